@@ -1,0 +1,106 @@
+#include "kernels/layout/shard_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace perigee {
+namespace {
+
+struct Part {
+  size_t offset;
+  size_t bytes;
+};
+
+std::vector<Part> PartsOf(const ShardLayout& layout, const Geometry& geometry, int32_t hidden) {
+  const size_t rows = layout.logical_rows;
+  return {
+      {layout.control, sizeof(ControlPage)},
+      {layout.planning, 2 * sizeof(PlanningHeader)},
+      {layout.histograms, 2 * sizeof(int32_t) * geometry.experts},
+      {layout.row_weights, rows * sizeof(float)},
+      {layout.duplicate_primary, rows * sizeof(int32_t)},
+      {layout.duplicate_ordinal, rows},
+      {layout.rows, sizeof(BFloat16) * layout.padded_rows * hidden},
+  };
+}
+
+TEST(ShardLayoutTest, PartsFollowEachOtherWithoutOverlap) {
+  for (size_t granularity : {size_t{4096}, size_t{2} << 20}) {
+    for (int32_t hidden : {8, 24, 256, 7168}) {
+      for (int32_t tokens : {0, 1, 300}) {
+        const Geometry geometry = {
+            .ranks = 3, .experts = 9, .tokens = tokens, .topk = 5, .slots = 3};
+        const ShardLayout layout = ShardLayout::Create(geometry, hidden, granularity);
+        size_t end = 0;
+        for (const Part& part : PartsOf(layout, geometry, hidden)) {
+          EXPECT_GE(part.offset, end);
+          EXPECT_EQ(part.offset % 64, 0u);
+          end = part.offset + part.bytes;
+        }
+        EXPECT_LE(end, layout.size_bytes);
+        EXPECT_LT(layout.size_bytes - end, granularity);
+        EXPECT_EQ(layout.size_bytes % granularity, 0u);
+        EXPECT_EQ(layout.rows % granularity, 0u);
+      }
+    }
+  }
+}
+
+TEST(ShardLayoutTest, RowsArePaddedByTheLeastThatFillsTheGranularity) {
+  const Geometry geometry = {
+      .ranks = 2, .experts = 4, .tokens = 3, .topk = 2, .slots = 2, .token_padding = 4};
+  ASSERT_EQ(geometry.logical_rows(), 18);
+  struct Case {
+    int32_t hidden;
+    int64_t padded_rows;
+  };
+  // 18 rows up to a multiple of 4096 bytes over the largest power of two in a row's bytes.
+  for (const Case& expected : {Case{8, 256}, Case{24, 256}, Case{2048, 18}, Case{1024, 18},
+                               Case{512, 20}, Case{7168, 18}}) {
+    const ShardLayout layout = ShardLayout::Create(geometry, expected.hidden);
+    EXPECT_EQ(layout.padded_rows, expected.padded_rows) << expected.hidden;
+    EXPECT_EQ(layout.padded_rows * expected.hidden * 2 % 4096, 0) << expected.hidden;
+  }
+}
+
+// The control words lie first whatever the geometry: ranks that disagree on it find each other's.
+TEST(ShardLayoutTest, ControlAndPlanningHeadersDependOnNoGeometry) {
+  std::set<std::pair<size_t, size_t>> places;
+  for (int32_t experts : {2, 4, 4000}) {
+    for (int32_t tokens : {0, 100}) {
+      const Geometry geometry = {.ranks = 2, .experts = experts, .tokens = tokens, .topk = 3};
+      const ShardLayout layout = ShardLayout::Create(geometry, 64);
+      places.emplace(layout.control, layout.planning);
+    }
+  }
+  EXPECT_EQ(places.size(), 1u);
+  EXPECT_EQ(places.begin()->first, 0u);
+}
+
+TEST(ShardLayoutTest, TheViewPointsIntoTheShard) {
+  const Geometry geometry = {.ranks = 1, .experts = 2, .tokens = 4, .topk = 2, .slots = 1};
+  const ShardLayout layout = ShardLayout::Create(geometry, 8);
+  std::vector<std::byte> memory(layout.size_bytes);
+  std::byte* const base = memory.data();
+  const ShardView view = layout.View(base);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.control), base + layout.control);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.planning), base + layout.planning);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.histograms), base + layout.histograms);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.row_weights), base + layout.row_weights);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.duplicate_primary), base + layout.duplicate_primary);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.duplicate_ordinal), base + layout.duplicate_ordinal);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.rows), base + layout.rows);
+}
+
+TEST(ControlPageTest, PositionsGrowWithSequenceAndPhase) {
+  EXPECT_LT(BarrierPosition(0, Phase::kNone), BarrierPosition(1, Phase::kEntry));
+  EXPECT_LT(BarrierPosition(1, Phase::kEntry), BarrierPosition(1, Phase::kExit));
+  EXPECT_LT(BarrierPosition(1, Phase::kExit), BarrierPosition(2, Phase::kEntry));
+  EXPECT_EQ(PositionSequence(BarrierPosition(17, Phase::kExit)), 17u);
+}
+
+}  // namespace
+}  // namespace perigee

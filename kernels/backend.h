@@ -1,0 +1,213 @@
+// The interface of a data path: what both backends (host, cuda) implement and one contract suite
+// (tests/contract) holds them to.
+//
+// A Backend stands for one worker's device: it allocates memory, exports it and imports that of
+// peers. A DataPath is one rank's side of one buffer in one generation: it runs the operations.
+//
+// Ownership: callers own every Memory and keep it alive while a DataPath made from it lives.
+// Pointers in arguments are addresses that this backend can read and write (host addresses here,
+// device addresses on a GPU), owned by the caller, untouched after the operation has ended.
+#ifndef PERIGEE_KERNELS_BACKEND_H_
+#define PERIGEE_KERNELS_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "kernels/common/bfloat16.h"
+#include "kernels/common/ids.h"
+#include "kernels/layout/geometry.h"
+#include "kernels/layout/operation.h"
+#include "kernels/layout/weights_layout.h"
+
+namespace perigee {
+
+enum class PeerAccess { kReadWrite, kReadOnly };
+
+// Memory of one backend. Unmapped and freed by its destructor, which never blocks on a peer.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual std::byte* data() const = 0;
+  virtual size_t size_bytes() const = 0;
+  // A descriptor that another process of this host can import; borrowed. -1 for private memory and
+  // for imported memory.
+  virtual int descriptor() const = 0;
+};
+
+struct BackendInfo {
+  std::string name;           // "host" or "cuda"
+  std::string device;         // what it runs on, for people
+  uint64_t memory_bytes = 0;  // of the device
+  uint64_t free_bytes = 0;
+};
+
+// One rank's tokens for a dispatch. token_count of S rows are valid; the others are not read.
+struct DispatchInput {
+  const BFloat16* hidden = nullptr;       // [S, H]
+  const int32_t* topk_experts = nullptr;  // [S, K], -1 = masked route; not used with a saved plan
+  const float* route_weights = nullptr;   // [S, K], or null: row weights are then not written
+  int32_t token_count = 0;
+};
+
+// Copies of what a dispatch delivered; null pointers where the caller reads the shard in place.
+struct DispatchOutput {
+  BFloat16* rows = nullptr;      // [NvS, H]
+  float* row_weights = nullptr;  // [NvS]
+};
+
+struct CombineInput {
+  // [NvS, H]. DataPath::rows() itself is the zero-copy form: primary rows are then changed in place
+  // by the local sum. Any other address is first copied into the shard.
+  const BFloat16* rows = nullptr;
+  // [NvS], DataPath::row_weights() (zero copy), another address, or null: weights are not gathered.
+  const float* row_weights = nullptr;
+};
+
+struct CombineOutput {
+  BFloat16* hidden =
+      nullptr;  // [S, H]; rows past the plan's token count and fully masked tokens: 0
+  float* route_weights = nullptr;  // [S, K]; null exactly where CombineInput::row_weights is null
+};
+
+// One layer's expert weights as one rank sees them (kernels/layout/weights_layout.h has the
+// shapes).
+struct ExpertWeights {
+  int32_t layer = 0;
+  uint64_t version = 0;                // that the caller means; every home block must hold it
+  std::vector<const std::byte*> home;  // [R] mapped home blocks, this rank's own included
+  std::byte* slots = nullptr;          // this rank's slot block, null when B = 0
+  WeightsShape shape;
+};
+
+struct RunExpertsInput {
+  const BFloat16* rows = nullptr;  // [NvS, H], grouped by the plan's cu_seqlens
+  const float* row_weights =
+      nullptr;                 // [NvS]; each row's result is scaled by its weight; null: not
+  BFloat16* output = nullptr;  // [NvS, H]; may be `rows` itself
+};
+
+// A plan's tensors, copied out for people and tests (shapes in design terms: docs/planning.md).
+struct PlanTensors {
+  std::vector<int32_t> dst;               // [S * K] of this rank's routes
+  std::vector<int32_t> cu_seqlens;        // [E + B] of this rank's groups
+  std::vector<int32_t> zero_fill_ranges;  // [E + B, 2]
+  std::vector<int32_t> experts_to_copy;   // [R, B], all ranks'
+  std::vector<int32_t> load;              // [R] rows each rank computes
+  std::vector<int32_t> home_load;     // [R] routes to each rank's home experts, before balancing
+  std::vector<int32_t> remote_stats;  // [2]
+  std::vector<int32_t>
+      duplicate_groups;                 // [groups, 3]: primary row, start in duplicate_rows, count
+  std::vector<int32_t> duplicate_rows;  // [duplicates]
+};
+
+// A plan as its backend keeps it: immutable, shared by reference count, bound to the DataPath that
+// made it. The tag says which buffer, generation and operation made it.
+class PlanHandle {
+ public:
+  virtual ~PlanHandle() = default;
+  virtual ObjectTag tag() const = 0;
+};
+using PlanPtr = std::shared_ptr<const PlanHandle>;
+
+struct DataPathOptions {
+  Geometry geometry;
+  int32_t hidden = 0;  // H, a multiple of 8
+  RankId rank;
+  BufferId buffer;
+  Generation generation;
+  // Each rank's shard [R] as mapped here, this rank's own included (kernels/layout/shard_layout.h).
+  std::vector<std::byte*> shards;
+  absl::Duration operation_timeout = absl::Seconds(10);
+  int threads = 1;  // host backend: threads that share one operation's rows
+};
+
+// One rank of one buffer in one generation. Operations are called from one thread at a time, in the
+// same order with the same sequence on every rank, and run in that order. Abort and RequestCancel
+// may be called from any thread at any time.
+//
+// Every operation checks its arguments before anything is touched (INVALID_ARGUMENT: refused,
+// nothing changed). After that an error means aborted: outputs are undefined, last_error() says
+// where it stood and AllRanksLeave(reason) whether the generation can go on. Codes:
+// INVALID_ARGUMENT for kBadRoute and kDisagreement, CANCELLED, FAILED_PRECONDITION for kDeclined,
+// UNAVAILABLE for kAborted, DEADLINE_EXCEEDED, FAILED_PRECONDITION for kOutOfStep and
+// kStaleWeights. The message names the ranks concerned.
+class DataPath {
+ public:
+  virtual ~DataPath() = default;
+
+  // Collective. Plans, and moves every row and weight to its place; on return the shard holds this
+  // rank's rows grouped by expert, padding zeroed, duplicates expanded.
+  virtual absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
+                                           const DispatchOutput& output) = 0;
+  // Collective. The same movement by a plan this DataPath made before; routes are ignored.
+  virtual absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan,
+                                        const DispatchInput& input,
+                                        const DispatchOutput& output) = 0;
+  // Collective. Copies the weights of this rank's remote experts from their homes into its slots
+  // and tags them. Slots that the plan leaves unused keep what they hold.
+  virtual absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
+                                       const ExpertWeights& weights) = 0;
+  // Local. Grouped SwiGLU over the plan's groups; remote experts beyond B read their home's weights
+  // in place. FAILED_PRECONDITION when a slot's tag is not {layer, expert, version} of this plan.
+  virtual absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
+                                  const RunExpertsInput& input) = 0;
+  // Collective. Sums each token's rows in order of k, duplicates on their rank first.
+  virtual absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
+                               const CombineOutput& output) = 0;
+  // Collective. Waits for every rank.
+  virtual absl::Status Barrier(Sequence sequence) = 0;
+  // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
+  // input is missing, an object is dead), whatever the operation is: all ranks leave at this
+  // sequence, the others with kDeclined naming this rank, instead of waiting for it until their
+  // deadline. OK when they have all been told.
+  virtual absl::Status Decline(Sequence sequence) = 0;
+
+  // Waits, bounded by the operation timeout, until all submitted operations have ended; the first
+  // error of those that could not report it when called. The host backend has none.
+  virtual absl::Status Synchronize() = 0;
+
+  // Raises the abort word: the operation under way and all later ones end with kAborted, naming
+  // lost_rank (-1: no single one) and the reason in words.
+  virtual void Abort(int32_t lost_rank, const std::string& reason) = 0;
+  // Publishes a wish to cancel at the entry of the next collective operation; all ranks leave
+  // there.
+  virtual void RequestCancel(bool wanted) = 0;
+
+  virtual absl::optional<ErrorRecord> last_error() const = 0;
+  virtual absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const = 0;
+  virtual BFloat16* rows() const = 0;      // this rank's [NvS, H] in its shard
+  virtual float* row_weights() const = 0;  // this rank's [NvS]
+};
+
+// Thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual BackendInfo info() const = 0;
+  // Zeroed, page aligned, sealed before it can be handed out: a peer cannot shrink it, and where
+  // access is read only cannot map it writable.
+  virtual absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes,
+                                                                 PeerAccess access) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) = 0;
+  // Maps a peer's memory; takes ownership of the descriptor, also on failure. INVALID_ARGUMENT
+  // where it is not memory of this backend, sealed, and size_bytes long.
+  virtual absl::StatusOr<std::unique_ptr<Memory>> Import(int descriptor, size_t size_bytes,
+                                                         PeerAccess access) = 0;
+  // Blocking copies between host memory and memory of this backend.
+  virtual absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) = 0;
+  virtual absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) = 0;
+  virtual absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(
+      const DataPathOptions& options) = 0;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_BACKEND_H_

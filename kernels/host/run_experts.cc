@@ -1,0 +1,169 @@
+#include "kernels/host/run_experts.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/algo/rows.h"
+#include "kernels/host/expert_rows.h"
+#include "kernels/host/weight_access.h"
+
+namespace perigee {
+namespace {
+
+// Up to kExpertRows rows of one group.
+struct Chunk {
+  ExpertMatrices matrices;
+  int32_t begin = 0;
+  int32_t count = 0;
+};
+
+struct Work {
+  std::vector<Chunk> chunks;
+  std::set<int32_t> homes;  // ranks whose home blocks are read in place
+};
+
+std::string DescribeTag(const SlotTag& tag) {
+  if (tag.version == 0) return "nothing";
+  return absl::StrCat("layer ", tag.layer, " expert ", tag.expert, " version ", tag.version);
+}
+
+absl::Status CheckSlot(const WeightAccess& access, int32_t slot, int32_t expert) {
+  const SlotTag held = access.tag(slot);
+  const SlotTag wanted = access.WantedTag(expert);
+  if (held == wanted) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("slot ", slot, " holds ", DescribeTag(held),
+                                                    ", expected ", DescribeTag(wanted)));
+}
+
+std::string DescribeStaleHome(const WeightAccess& access, int32_t home,
+                              const ExpertWeights& weights) {
+  const HomeHeader held = access.home_header(home);
+  return absl::StrCat("home rank ", home, " holds layer ", held.layer, " version ", held.version,
+                      ", expected layer ", weights.layer, " version ", weights.version);
+}
+
+// What each non-empty group computes with: a slot where the plan has put its expert there, else the
+// expert's home block.
+absl::StatusOr<Work> PlanWork(const HostRank& rank, const HostPlan& plan,
+                              const WeightAccess& access, const ExpertWeights& weights) {
+  Work work;
+  for (int32_t group = 0; group < plan.group_count(); ++group) {
+    const GroupRows rows = plan.group_rows(group);
+    if (rows.count == 0) continue;
+    const int32_t slot = group - rank.geometry.experts;
+    ExpertMatrices matrices;
+    if (slot >= 0) {
+      absl::Status status = CheckSlot(access, slot, plan.expert_in_slot(slot));
+      if (!status.ok()) return status;
+      matrices = access.slot(slot);
+    } else {
+      work.homes.insert(rank.geometry.home_rank(group));
+      matrices = access.home(group);
+    }
+    for (int32_t done = 0; done < rows.count; done += kExpertRows) {
+      work.chunks.push_back(
+          {matrices, rows.begin + done, std::min(kExpertRows, rows.count - done)});
+    }
+  }
+  for (int32_t home : work.homes) {
+    if (access.HomeHolds(access.home_header(home))) continue;
+    return absl::FailedPreconditionError(DescribeStaleHome(access, home, weights));
+  }
+  return work;
+}
+
+absl::Status CheckArguments(const HostRank& rank, const HostPlan& plan,
+                            const ExpertWeights& weights, const RunExpertsInput& input) {
+  if (input.rows == nullptr) return absl::InvalidArgumentError("rows is null");
+  if (input.output == nullptr) return absl::InvalidArgumentError("output is null");
+  const size_t bytes = rank.row_bytes(plan.used_rows());
+  const auto rows = reinterpret_cast<uintptr_t>(input.rows);
+  const auto output = reinterpret_cast<uintptr_t>(input.output);
+  if (rows != output && rows < output + bytes && output < rows + bytes) {
+    return absl::InvalidArgumentError(
+        "output overlaps rows, expected the same address or other memory");
+  }
+  absl::Status checks[] = {
+      CheckWeights(rank, weights),
+      rank.CheckRowsSource(plan, input.rows),
+      rank.CheckWeightsSource(plan, input.row_weights),
+      input.output == rank.own().rows ? absl::OkStatus()
+                                      : rank.CheckOutsideShard("output", input.output, bytes),
+  };
+  for (absl::Status& check : checks) {
+    if (!check.ok()) return std::move(check);
+  }
+  return absl::OkStatus();
+}
+
+void RunChunks(const HostRank& rank, const Work& work, const WeightsShape& shape,
+               const RunExpertsInput& input) {
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (rank.collective->aborted()) return;
+      const Chunk& chunk = work.chunks[i];
+      ExpertRows rows;
+      rows.rows = RowAt(input.rows, chunk.begin, rank.hidden);
+      rows.row_weights = input.row_weights ? input.row_weights + chunk.begin : nullptr;
+      rows.output = RowAt(input.output, chunk.begin, rank.hidden);
+      rows.count = chunk.count;
+      RunExpertRows(shape, chunk.matrices, rows);
+    }
+  };
+  rank.pool->ParallelFor(static_cast<int64_t>(work.chunks.size()), 1, run);
+}
+
+void ZeroOutputPadding(const HostRank& rank, const HostPlan& plan, BFloat16* output) {
+  for (int32_t group = 0; group < plan.group_count(); ++group) {
+    const GroupRows rows = plan.group_rows(group);
+    const int32_t first = rows.begin + rows.count;
+    ZeroRows(RowAt(output, first, rank.hidden), rows.end - first, rank.hidden);
+  }
+}
+
+absl::Status CheckHomesAfterwards(HostRank& rank, const WeightAccess& access, const Work& work,
+                                  const ExpertWeights& weights) {
+  for (int32_t home : work.homes) {
+    const HomeHeader held = access.home_header(home);
+    if (access.HomeHolds(held)) continue;
+    ErrorRecord record;
+    record.reason = static_cast<uint32_t>(AbortReason::kStaleWeights);
+    record.awaited_rank = home;
+    record.expected = static_cast<int64_t>(weights.version);
+    record.seen = static_cast<int64_t>(held.version);
+    return rank.collective->Fail(record, absl::StrCat(DescribeStaleHome(access, home, weights),
+                                                      "; it changed while it was read"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status HostRunExperts(HostRank& rank, const PlanPtr& handle, const ExpertWeights& weights,
+                            const RunExpertsInput& input) {
+  absl::Status status = rank.collective->BeginLocal(Operation::kRunExperts);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = rank.PlanOf(handle);
+  if (!plan.ok()) return plan.status();
+  if (status = CheckArguments(rank, **plan, weights, input); !status.ok()) return status;
+  const WeightAccess access(rank.geometry, weights);
+  const absl::StatusOr<Work> work = PlanWork(rank, **plan, access, weights);
+  if (!work.ok()) return work.status();
+
+  const bool in_shard = input.output == rank.own().rows;
+  if (in_shard) rank.live.rows = Sequence(0);
+  RunChunks(rank, *work, weights.shape, input);
+  ZeroOutputPadding(rank, **plan, input.output);
+  if (status = rank.collective->CheckNotAborted(); !status.ok()) return status;
+  status = CheckHomesAfterwards(rank, access, *work, weights);
+  if (!status.ok()) return status;
+  // In place: what was dispatched has become expert output of the same plan.
+  if (in_shard) rank.live.rows = (*plan)->tag().sequence;
+  return absl::OkStatus();
+}
+
+}  // namespace perigee

@@ -1,0 +1,216 @@
+#include "tests/contract/rank_group.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/types/optional.h"
+#include "kernels/common/check.h"
+#include "kernels/layout/shard_layout.h"
+#include "tests/contract/device_array.h"
+
+namespace perigee {
+namespace {
+
+template <typename T>
+absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
+  return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()),
+                             values.size() * sizeof(T));
+}
+
+template <typename T>
+std::vector<T> ReadArray(Backend& backend, const T* from, size_t size) {
+  std::vector<T> values(size);
+  const auto to = absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), size * sizeof(T));
+  EXPECT_TRUE(backend.CopyOut(to, reinterpret_cast<const std::byte*>(from)).ok());
+  return values;
+}
+
+template <typename T>
+void WriteArray(Backend& backend, T* to, const std::vector<T>& values) {
+  EXPECT_TRUE(backend.CopyIn(reinterpret_cast<std::byte*>(to), BytesOf(values)).ok());
+}
+
+template <typename T>
+T* PointerOf(const absl::optional<DeviceArray<T>>& array) {
+  return array ? array->data() : nullptr;
+}
+
+}  // namespace
+
+RankGroup::RankGroup(Backend& backend, const RankGroupOptions& options)
+    : backend_(backend), options_(options) {
+  const ShardLayout layout = ShardLayout::Create(options.geometry, options.hidden);
+  for (int32_t rank = 0; rank < ranks(); ++rank) {
+    auto shard = backend.AllocateShared(layout.size_bytes, PeerAccess::kReadWrite);
+    PERIGEE_CHECK(shard.ok());
+    shards_.push_back(*std::move(shard));
+  }
+  MapShards();
+}
+
+void RankGroup::MapShards() {
+  for (int32_t rank = 0; rank < ranks(); ++rank) {
+    DataPathOptions path;
+    path.geometry = options_.geometry;
+    path.hidden = options_.hidden;
+    path.rank = RankId(rank);
+    path.buffer = BufferId(3);
+    path.generation = Generation(7);
+    path.operation_timeout = options_.operation_timeout;
+    path.threads = options_.threads;
+    for (int32_t peer = 0; peer < ranks(); ++peer) {
+      const Memory& shard = *shards_[peer];
+      if (peer == rank || !options_.own_mappings) {
+        path.shards.push_back(shard.data());
+        continue;
+      }
+      const int descriptor = fcntl(shard.descriptor(), F_DUPFD_CLOEXEC, 0);
+      auto mapping = backend_.Import(descriptor, shard.size_bytes(), PeerAccess::kReadWrite);
+      PERIGEE_CHECK(mapping.ok());
+      path.shards.push_back((*mapping)->data());
+      mappings_.push_back(*std::move(mapping));
+    }
+    auto data_path = backend_.CreateDataPath(path);
+    PERIGEE_CHECK(data_path.ok());
+    paths_.push_back(*std::move(data_path));
+  }
+}
+
+size_t RankGroup::row_elements() const {
+  return static_cast<size_t>(geometry().logical_rows()) * options_.hidden;
+}
+
+std::vector<absl::Status> RankGroup::OnAll(const std::function<absl::Status(int32_t)>& body) {
+  std::vector<absl::Status> statuses(ranks());
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < ranks(); ++rank) {
+    threads.emplace_back([&, rank] { statuses[rank] = body(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+void RankGroup::Poison(int32_t rank) {
+  std::vector<std::byte> poison(row_elements() * sizeof(BFloat16), kPoison);
+  EXPECT_TRUE(backend_.CopyIn(reinterpret_cast<std::byte*>(path(rank).rows()), poison).ok());
+  poison.resize(geometry().logical_rows() * sizeof(float), kPoison);
+  EXPECT_TRUE(backend_.CopyIn(reinterpret_cast<std::byte*>(path(rank).row_weights()), poison).ok());
+}
+
+std::vector<BFloat16> RankGroup::ReadRows(int32_t rank) {
+  return ReadArray(backend_, path(rank).rows(), row_elements());
+}
+
+std::vector<float> RankGroup::ReadRowWeights(int32_t rank) {
+  return ReadArray(backend_, path(rank).row_weights(), geometry().logical_rows());
+}
+
+DispatchResult RankGroup::RunDispatch(int32_t rank, Sequence sequence, const PlanPtr& plan,
+                                      const RankInput& input, Copy copy) {
+  const DeviceArray<BFloat16> hidden(backend_, input.hidden);
+  const DeviceArray<int32_t> topk_experts(backend_, input.topk_experts);
+  absl::optional<DeviceArray<float>> route_weights;
+  if (!input.route_weights.empty()) route_weights.emplace(backend_, input.route_weights);
+  absl::optional<DeviceArray<BFloat16>> rows;
+  absl::optional<DeviceArray<float>> row_weights;
+  if (copy == Copy::kCopied) {
+    rows.emplace(backend_, row_elements());
+    row_weights.emplace(backend_, geometry().logical_rows());
+  }
+  const DispatchInput in{hidden.data(), topk_experts.data(), PointerOf(route_weights),
+                         input.token_count};
+  const DispatchOutput out{PointerOf(rows), PointerOf(row_weights)};
+
+  DispatchResult result;
+  if (plan == nullptr) {
+    absl::StatusOr<PlanPtr> made = path(rank).Dispatch(sequence, in, out);
+    result.status = made.status();
+    if (made.ok()) result.plan = *std::move(made);
+  } else {
+    result.status = path(rank).DispatchWithPlan(sequence, plan, in, out);
+    result.plan = plan;
+  }
+  if (!result.status.ok()) return result;
+  result.status = path(rank).Synchronize();
+  const absl::StatusOr<PlanTensors> tensors = path(rank).ReadPlan(result.plan);
+  EXPECT_TRUE(tensors.ok()) << tensors.status();
+  if (tensors.ok()) result.tensors = *tensors;
+  result.rows = rows ? rows->Get() : ReadRows(rank);
+  result.row_weights = row_weights ? row_weights->Get() : ReadRowWeights(rank);
+  return result;
+}
+
+std::vector<DispatchResult> RankGroup::Dispatch(const std::vector<RankInput>& inputs, Copy copy) {
+  return DispatchWithPlan(std::vector<DispatchResult>(ranks()), inputs, copy);
+}
+
+std::vector<DispatchResult> RankGroup::DispatchWithPlan(const std::vector<DispatchResult>& made,
+                                                        const std::vector<RankInput>& inputs,
+                                                        Copy copy) {
+  std::vector<DispatchResult> results(ranks());
+  const Sequence sequence = NextSequence();
+  for (int32_t rank = 0; rank < ranks(); ++rank) Poison(rank);
+  OnAll([&](int32_t rank) {
+    results[rank] = RunDispatch(rank, sequence, made[rank].plan, inputs[rank], copy);
+    return results[rank].status;
+  });
+  return results;
+}
+
+CombineResult RankGroup::RunCombine(int32_t rank, Sequence sequence, const PlanPtr& plan,
+                                    const std::vector<BFloat16>& rows,
+                                    const std::vector<float>* row_weights, Copy copy) {
+  DataPath& path = *paths_[rank];
+  const DeviceArray<BFloat16> outside_rows(backend_, rows);
+  absl::optional<DeviceArray<float>> outside_weights;
+  absl::optional<DeviceArray<float>> route_weights;
+  const DeviceArray<BFloat16> hidden(backend_,
+                                     static_cast<size_t>(geometry().tokens) * options_.hidden);
+  CombineInput input{outside_rows.data(), nullptr};
+  if (row_weights != nullptr) {
+    outside_weights.emplace(backend_, *row_weights);
+    input.row_weights = outside_weights->data();
+    route_weights.emplace(backend_, geometry().routes());
+  }
+  if (copy == Copy::kInPlace) {
+    WriteArray(backend_, path.rows(), rows);
+    input.rows = path.rows();
+    if (row_weights != nullptr) {
+      WriteArray(backend_, path.row_weights(), *row_weights);
+      input.row_weights = path.row_weights();
+    }
+  }
+  CombineResult result;
+  result.status =
+      path.Combine(sequence, plan, input, CombineOutput{hidden.data(), PointerOf(route_weights)});
+  if (result.status.ok()) result.status = path.Synchronize();
+  result.hidden = hidden.Get();
+  if (route_weights) result.route_weights = route_weights->Get();
+  return result;
+}
+
+std::vector<CombineResult> RankGroup::Combine(const std::vector<DispatchResult>& made,
+                                              const std::vector<std::vector<BFloat16>>& rows,
+                                              const std::vector<std::vector<float>>& row_weights,
+                                              Copy copy) {
+  std::vector<CombineResult> results(ranks());
+  const Sequence sequence = NextSequence();
+  OnAll([&](int32_t rank) {
+    results[rank] = RunCombine(rank, sequence, made[rank].plan, rows[rank],
+                               row_weights.empty() ? nullptr : &row_weights[rank], copy);
+    return results[rank].status;
+  });
+  return results;
+}
+
+void ExpectOk(const std::vector<absl::Status>& statuses) {
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    EXPECT_TRUE(statuses[rank].ok()) << "rank " << rank << ": " << statuses[rank];
+  }
+}
+
+}  // namespace perigee
