@@ -1,6 +1,7 @@
 #include "proto/support/event_log.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "absl/strings/escaping.h"
@@ -49,6 +50,8 @@ bool NeedsQuotes(absl::string_view value) {
 }  // namespace
 
 void InitLogging(const std::string& program, LogLevel lowest) {
+  // gRPC writes lines of its own about what its callers are told anyway.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Logger() = MakeLogger(program, lowest);
 }
 

@@ -17,7 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-
 using RankRows = std::vector<std::vector<BFloat16>>;  // [R][NvS, H]
 using RankWeights = std::vector<std::vector<float>>;  // [R][NvS]
 

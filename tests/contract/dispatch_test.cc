@@ -14,7 +14,6 @@
 namespace perigee {
 namespace {
 
-
 template <typename T>
 std::vector<int32_t> Flat(const T& rows) {
   std::vector<int32_t> flat;

@@ -64,6 +64,8 @@ class ExpertsContractTest : public ContractTest {
     group_ = std::make_unique<RankGroup>(backend(), options);
     store_ = std::make_unique<ExpertStore>(backend(), geometry_, shape, options.own_mappings);
     experts_ = RandomExperts(random_, geometry_.experts, shape);
+    values_.clear();
+    for (const ExpertBits& expert : experts_) values_.push_back(ValuesOf(expert));
     store_->Load(kLayer, kVersion, experts_);
     std::vector<RankInput> inputs = NamedInputs(input_, shape.hidden, 1);
     for (RankInput& rank : inputs) rank.hidden = NormalNumbers(random_, rank.hidden.size(), 1.0);
@@ -91,8 +93,7 @@ class ExpertsContractTest : public ContractTest {
     return ValuesOf(std::vector<BFloat16>(first, first + group_->hidden()));
   }
   std::vector<double> ExpectedRow(int32_t rank, int32_t group, int32_t row, bool weighted) {
-    return RunExpertByTheRules(RowValues(made_[rank].rows, row),
-                               ValuesOf(experts_[ExpertOf(rank, group)]),
+    return RunExpertByTheRules(RowValues(made_[rank].rows, row), values_[ExpertOf(rank, group)],
                                weighted ? made_[rank].row_weights[row] : 1.0);
   }
   void ExpectExpertRows(const std::vector<std::vector<BFloat16>>& outputs, bool weighted);
@@ -102,7 +103,8 @@ class ExpertsContractTest : public ContractTest {
   GroupInput input_;
   std::unique_ptr<RankGroup> group_;
   std::unique_ptr<ExpertStore> store_;
-  std::vector<ExpertBits> experts_;  // [E]
+  std::vector<ExpertBits> experts_;   // [E]
+  std::vector<ExpertValues> values_;  // [E] the same
   std::vector<DispatchResult> made_;
 };
 

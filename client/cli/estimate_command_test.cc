@@ -1,0 +1,80 @@
+#include "client/cli/estimate_command.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include "client/cli/run_cli.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kGroup = {"estimate", "--tokens", "256", "--hidden",
+                                         "256",      "--topk",   "8",   "--experts",
+                                         "64",       "--ranks",  "8"};
+
+CliResult Estimate(const std::vector<std::string>& more) {
+  std::vector<std::string> args = kGroup;
+  args.insert(args.end(), more.begin(), more.end());
+  return RunCli(args);
+}
+
+TEST(EstimateCommand, SaysWhetherItFits) {
+  // Rows of 512 bytes: the hidden shard is 4080 of them, in all a rank takes some 4.5 MiB.
+  const CliResult fits = Estimate({"--memory", "8MiB"});
+  EXPECT_EQ(fits.status, kDone);
+  EXPECT_THAT(fits.out, HasSubstr("hidden_shard"));
+  EXPECT_THAT(fits.out, HasSubstr("1.99 MiB"));
+  EXPECT_THAT(fits.out, HasSubstr("\nfits the given memory of each rank: "));
+  EXPECT_THAT(fits.out, HasSubstr("expert weights are left out"));
+  const CliResult tight = Estimate({"--memory", "4MiB"});
+  EXPECT_EQ(tight.status, kDone);
+  EXPECT_THAT(tight.out, HasSubstr("\nDOES NOT FIT the given memory of each rank: "));
+  EXPECT_THAT(Estimate({}).out, HasSubstr("this machine's memory, shared by all ranks"));
+}
+
+TEST(EstimateCommand, JsonAddsUp) {
+  const CliResult result = Estimate({"--intermediate", "64", "--layers", "2", "--json"});
+  ASSERT_EQ(result.status, kDone) << result.err;
+  google::protobuf::Value json;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(result.out, &json).ok()) << result.out;
+  const auto& fields = json.struct_value().fields();
+  double sum = 0;
+  for (const auto& [name, bytes] : fields.at("buffer_bytes_per_rank").struct_value().fields()) {
+    sum += bytes.number_value();
+  }
+  const auto number = [&](const char* key) { return fields.at(key).number_value(); };
+  EXPECT_EQ(number("bytes_per_rank"), sum);
+  EXPECT_EQ(number("bytes_total"), 8 * sum);
+  EXPECT_EQ(number("forming_bytes_per_rank"), sum + number("shard_bytes_per_rank"));
+  EXPECT_EQ(number("forming_bytes_total"), 8 * number("forming_bytes_per_rank"));
+  EXPECT_EQ(number("needed_bytes"), number("forming_bytes_total"));
+  EXPECT_EQ(number("slots"), 8);  // experts / ranks
+  EXPECT_EQ(fields.at("memory_of").string_value(), "machine");
+  EXPECT_GT(number("memory_bytes"), 1 << 20);
+}
+
+TEST(EstimateCommand, WrongUse) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--slots", "-1"}, "--slots is '-1'"},
+      {{"--intermediate", "12"}, "intermediate is 12, expected a multiple of 8"},
+      {{"--layers", "0"}, "layers is 0, expected 1 to 1024"},
+      {{"--token-padding", "2147483647"}, "expected less than 2^31"},
+  };
+  for (const auto& [more, message] : cases) {
+    const CliResult result = Estimate(more);
+    EXPECT_EQ(result.status, kWrongUse) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_EQ(LineCount(result.err), 2);
+  }
+  const CliResult odd = RunCli({"estimate", "--tokens", "1", "--hidden", "8", "--topk", "1",
+                                "--experts", "9", "--ranks", "2"});
+  EXPECT_EQ(odd.status, kWrongUse);
+  EXPECT_THAT(odd.err, HasSubstr("experts is 9, expected a multiple of ranks (2)"));
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,255 @@
+#include "client/cli/get_views.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+
+namespace perigee {
+namespace {
+
+std::string Timestamp(const google::protobuf::Timestamp& time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ",
+                          absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()),
+                          absl::UTCTimeZone());
+}
+
+// Adds a fact unless it is empty.
+void Add(Facts& facts, const std::string& what, const std::string& text) {
+  if (!text.empty()) facts.push_back({what, text});
+}
+
+template <typename Message>
+void AddTime(Facts& facts, const std::string& what, const Message& message,
+             bool (Message::*has)() const,
+             const google::protobuf::Timestamp& (Message::*time)() const) {
+  if ((message.*has)()) facts.push_back({what, Timestamp((message.*time)())});
+}
+
+template <typename Message>
+void TimeField(JsonWriter& json, const char* key, const Message& message,
+               bool (Message::*has)() const,
+               const google::protobuf::Timestamp& (Message::*time)() const) {
+  json.Key(key);
+  if ((message.*has)()) {
+    json.Value(Timestamp((message.*time)()));
+  } else {
+    json.Null();
+  }
+}
+
+template <typename Rep, typename List>
+void ArrayField(JsonWriter& json, const char* key, const List& list) {
+  json.ArrayField(key, std::vector<Rep>(list.begin(), list.end()));
+}
+
+std::string ShapeOf(const v1::BufferShape& shape) {
+  return absl::StrCat("S ", shape.tokens(), ", H ", shape.hidden(), ", K ", shape.topk(), ", E ",
+                      shape.experts(), ", B ", shape.slots(), ", P ", shape.token_padding());
+}
+
+int64_t TotalBytes(const v1::Buffer& buffer) {
+  uint64_t total = 0;
+  for (const uint64_t bytes : buffer.rank_bytes()) total += bytes;
+  return static_cast<int64_t>(total);
+}
+
+}  // namespace
+
+std::vector<std::string> TableHeader(const v1::Worker&) {
+  return {"NAME", "STATE", "BACKEND", "HOST", "ADDRESS", "PID", "GROUP", "RANK"};
+}
+std::vector<std::string> TableHeader(const v1::Group&) {
+  return {"NAME", "STATE", "RANKS", "BACKEND", "GENERATION", "REASON"};
+}
+std::vector<std::string> TableHeader(const v1::Buffer&) {
+  return {"NAME", "STATE", "GENERATION", "SHAPE", "BYTES"};
+}
+std::vector<std::string> TableHeader(const v1::GenerationInfo&) {
+  return {"NAME", "STATE", "CREATED", "ENDED", "REASON"};
+}
+
+std::vector<std::string> TableRow(const v1::Worker& worker) {
+  const bool assigned = !worker.group().empty();
+  return {worker.name(),
+          v1::Worker::State_Name(worker.state()),
+          worker.backend(),
+          worker.host(),
+          worker.address(),
+          absl::StrCat(worker.pid()),
+          assigned ? worker.group() : "-",
+          assigned ? absl::StrCat(worker.rank()) : "-"};
+}
+std::vector<std::string> TableRow(const v1::Group& group) {
+  return {group.name(),    v1::Group::State_Name(group.state()), absl::StrCat(group.ranks()),
+          group.backend(), absl::StrCat(group.generation()),     group.state_reason()};
+}
+std::vector<std::string> TableRow(const v1::Buffer& buffer) {
+  return {buffer.name(), v1::Buffer::State_Name(buffer.state()), absl::StrCat(buffer.generation()),
+          ShapeOf(buffer.shape()), FormatBytes(TotalBytes(buffer))};
+}
+std::vector<std::string> TableRow(const v1::GenerationInfo& generation) {
+  return {generation.name(), v1::GenerationInfo::State_Name(generation.state()),
+          Timestamp(generation.create_time()),
+          generation.has_end_time() ? Timestamp(generation.end_time()) : "-",
+          generation.end_reason()};
+}
+
+Facts FactsOf(const v1::Worker& worker) {
+  Facts facts = {{"name", worker.name()},
+                 {"state", v1::Worker::State_Name(worker.state())},
+                 {"incarnation", worker.incarnation()},
+                 {"host", worker.host()},
+                 {"backend", worker.backend()},
+                 {"device", worker.device()},
+                 {"memory", FormatBytes(static_cast<int64_t>(worker.memory_bytes()))},
+                 {"address", worker.address()},
+                 {"pid", absl::StrCat(worker.pid())},
+                 {"data path ABI", absl::StrCat(worker.data_path_abi())},
+                 {"version", worker.version()}};
+  if (!worker.group().empty()) {
+    facts.push_back({"group", worker.group()});
+    facts.push_back({"rank", absl::StrCat(worker.rank())});
+  }
+  AddTime(facts, "registered", worker, &v1::Worker::has_register_time, &v1::Worker::register_time);
+  Add(facts, "lost because", worker.lost_reason());
+  return facts;
+}
+
+Facts FactsOf(const v1::Group& group) {
+  Facts facts = {{"name", group.name()},
+                 {"state", v1::Group::State_Name(group.state())},
+                 {"ranks", absl::StrCat(group.ranks())},
+                 {"backend", group.backend()},
+                 {"generation", absl::StrCat(group.generation())},
+                 {"version", absl::StrCat(group.version())}};
+  AddTime(facts, "created", group, &v1::Group::has_create_time, &v1::Group::create_time);
+  Add(facts, "reason", group.state_reason());
+  Add(facts, "lost ranks", absl::StrJoin(group.lost_ranks(), ", "));
+  for (const v1::GroupMember& member : group.members()) {
+    facts.push_back({absl::StrCat("rank ", member.rank()),
+                     absl::StrCat(member.worker(), " at ", member.address(), ", incarnation ",
+                                  member.incarnation())});
+  }
+  return facts;
+}
+
+Facts FactsOf(const v1::Buffer& buffer) {
+  const v1::BufferShape& shape = buffer.shape();
+  Facts facts = {
+      {"name", buffer.name()},
+      {"state", v1::Buffer::State_Name(buffer.state())},
+      {"id", absl::StrCat(buffer.id())},
+      {"generation", absl::StrCat(buffer.generation())},
+      {"shape", ShapeOf(shape)},
+      {"weights", absl::StrCat("H' ", shape.intermediate(), ", layers ", shape.layers())},
+      {"bytes", FormatBytes(TotalBytes(buffer))}};
+  if (buffer.operation_timeout_ms() != 0) {
+    facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
+  }
+  Add(facts, "reason", buffer.state_reason());
+  for (int rank = 0; rank < buffer.rank_bytes_size(); ++rank) {
+    facts.push_back(
+        {absl::StrCat("rank ", rank), FormatBytes(static_cast<int64_t>(buffer.rank_bytes(rank)))});
+  }
+  return facts;
+}
+
+Facts FactsOf(const v1::GenerationInfo& generation) {
+  using Info = v1::GenerationInfo;
+  Facts facts = {{"name", generation.name()}, {"state", Info::State_Name(generation.state())}};
+  AddTime(facts, "created", generation, &Info::has_create_time, &Info::create_time);
+  AddTime(facts, "active", generation, &Info::has_active_time, &Info::active_time);
+  AddTime(facts, "ended", generation, &Info::has_end_time, &Info::end_time);
+  Add(facts, "reason", generation.end_reason());
+  for (int rank = 0; rank < generation.workers_size(); ++rank) {
+    facts.push_back({absl::StrCat("rank ", rank), generation.workers(rank)});
+  }
+  return facts;
+}
+
+void WriteJson(const v1::Worker& worker, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("name", worker.name());
+  json.Field("state", v1::Worker::State_Name(worker.state()));
+  json.Field("incarnation", worker.incarnation());
+  json.Field("host", worker.host());
+  json.Field("backend", worker.backend());
+  json.Field("device", worker.device());
+  json.Field("memory_bytes", uint64_t{worker.memory_bytes()});
+  json.Field("address", worker.address());
+  json.Field("pid", int64_t{worker.pid()});
+  json.Field("data_path_abi", uint32_t{worker.data_path_abi()});
+  json.Field("version", worker.version());
+  json.Key("group");
+  worker.group().empty() ? json.Null() : json.Value(worker.group());
+  json.Key("rank");
+  worker.group().empty() ? json.Null() : json.Value(int32_t{worker.rank()});
+  TimeField(json, "register_time", worker, &v1::Worker::has_register_time,
+            &v1::Worker::register_time);
+  json.Field("lost_reason", worker.lost_reason());
+  json.EndObject();
+}
+
+void WriteJson(const v1::Group& group, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("name", group.name());
+  json.Field("state", v1::Group::State_Name(group.state()));
+  json.Field("ranks", int32_t{group.ranks()});
+  json.Field("backend", group.backend());
+  json.Field("generation", uint64_t{group.generation()});
+  json.Field("version", uint64_t{group.version()});
+  TimeField(json, "create_time", group, &v1::Group::has_create_time, &v1::Group::create_time);
+  json.Field("state_reason", group.state_reason());
+  ArrayField<int32_t>(json, "lost_ranks", group.lost_ranks());
+  json.Key("members");
+  json.BeginArray();
+  for (const v1::GroupMember& member : group.members()) {
+    json.BeginObject();
+    json.Field("rank", int32_t{member.rank()});
+    json.Field("worker", member.worker());
+    json.Field("incarnation", member.incarnation());
+    json.Field("address", member.address());
+    json.EndObject();
+  }
+  json.EndArray();
+  json.EndObject();
+}
+
+void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
+  const v1::BufferShape& shape = buffer.shape();
+  json.BeginObject();
+  json.Field("name", buffer.name());
+  json.Field("state", v1::Buffer::State_Name(buffer.state()));
+  json.Field("id", uint64_t{buffer.id()});
+  json.Field("generation", uint64_t{buffer.generation()});
+  json.Field("tokens", int32_t{shape.tokens()});
+  json.Field("hidden", int32_t{shape.hidden()});
+  json.Field("topk", int32_t{shape.topk()});
+  json.Field("experts", int32_t{shape.experts()});
+  json.Field("slots", int32_t{shape.slots()});
+  json.Field("token_padding", int32_t{shape.token_padding()});
+  json.Field("intermediate", int32_t{shape.intermediate()});
+  json.Field("layers", int32_t{shape.layers()});
+  json.Field("operation_timeout_ms", int64_t{buffer.operation_timeout_ms()});
+  ArrayField<uint64_t>(json, "rank_bytes", buffer.rank_bytes());
+  json.Field("state_reason", buffer.state_reason());
+  json.EndObject();
+}
+
+void WriteJson(const v1::GenerationInfo& generation, JsonWriter& json) {
+  using Info = v1::GenerationInfo;
+  json.BeginObject();
+  json.Field("name", generation.name());
+  json.Field("state", Info::State_Name(generation.state()));
+  json.Field("generation", uint64_t{generation.generation()});
+  TimeField(json, "create_time", generation, &Info::has_create_time, &Info::create_time);
+  TimeField(json, "active_time", generation, &Info::has_active_time, &Info::active_time);
+  TimeField(json, "end_time", generation, &Info::has_end_time, &Info::end_time);
+  json.Field("end_reason", generation.end_reason());
+  ArrayField<std::string>(json, "workers", generation.workers());
+  json.EndObject();
+}
+
+}  // namespace perigee

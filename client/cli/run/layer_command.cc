@@ -1,0 +1,191 @@
+#include "client/cli/run/layer_command.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "client/cli/cluster/interrupt.h"
+#include "client/cli/cluster/local_cluster.h"
+#include "client/cli/coordinator_address.h"
+#include "client/cli/flags.h"
+#include "client/cli/output.h"
+#include "client/cli/run/layer_compare.h"
+#include "client/cli/run/layer_input.h"
+#include "client/cli/run/layer_report.h"
+#include "client/cli/run/layer_session.h"
+#include "client/cli/run/progress.h"
+#include "client/cli/run/watch.h"
+#include "client/lib/client.h"
+#include "proto/support/clock.h"
+#include "proto/support/defaults.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kName = "run moe-layer";
+
+struct Settings {
+  std::string input;
+  absl::optional<int32_t> ranks;
+  absl::optional<int32_t> slots;
+  std::string backend = "host";
+  int32_t iterations = 1;
+  int32_t token_padding = kTokenPadding;
+  int32_t threads = 1;
+  std::string address;
+  std::string on_loss = "fail";
+  bool json = false;
+};
+
+void Declare(Settings& settings, FlagSet& flags) {
+  flags.Required("input", "FILE", "safetensors file with a layer and its tokens", &settings.input);
+  flags.Optional("ranks", "R", "ranks that share the tokens; without it, as in the file",
+                 &settings.ranks, 1, 128);
+  flags.Choice("backend", {"host", "cuda"}, "what the workers compute on", &settings.backend);
+  flags.Optional("iterations", "I", "how often the layer is run", &settings.iterations, 1);
+  flags.Optional("token-padding", "P", "rows that a group of rows is padded to a multiple of",
+                 &settings.token_padding, 1);
+  flags.Optional("slots", "B", "places for replicas on each rank; without it, experts / ranks",
+                 &settings.slots, 0);
+  flags.Optional("address", "HOST:PORT",
+                 absl::StrCat("coordinator to use; without it ", kAddressVariable,
+                              ", without both a cluster of its own"),
+                 &settings.address);
+  flags.Optional("threads", "T", "threads of each worker of its own cluster", &settings.threads, 1,
+                 1024);
+  flags.Choice("on-loss", {"fail", "wait"},
+               "what to do when a rank is lost: end, or go on in the group's next generation",
+               &settings.on_loss);
+  flags.Boolean("json", "print the result as JSON", &settings.json);
+}
+
+// Sizes that the command line and the file must agree on; empty: they do.
+std::string Disagreement(const Settings& settings, const LayerInput& input, int32_t ranks) {
+  if (input.tokens() % ranks != 0) {
+    return absl::StrCat("--ranks ", ranks, " does not divide the ", input.tokens(), " tokens of ",
+                        settings.input);
+  }
+  if (input.experts() % ranks != 0) {
+    return absl::StrCat("--ranks ", ranks, " does not divide the ", input.experts(), " experts of ",
+                        settings.input);
+  }
+  return "";
+}
+
+RunLayerReport MakeReport(const Settings& settings, const LayerInput& input,
+                          const RunLayerOptions& options, const RunLayerSession& session) {
+  RunLayerReport report;
+  report.input = settings.input;
+  report.tokens = input.tokens();
+  report.hidden = input.hidden();
+  report.intermediate = input.intermediate();
+  report.topk = input.topk();
+  report.experts = input.experts();
+  report.slots = options.slots;
+  report.token_padding = options.token_padding;
+  report.iterations = options.iterations;
+  report.group = session.group();
+  report.generations = session.generations();
+  report.plans = session.monitor().plans();
+  report.timings = session.monitor().timings();
+  if (const auto expected = input.expected_output()) {
+    report.comparison = Compare(session.outputs(), *expected);
+  }
+  return report;
+}
+
+int Fail(const absl::Status& status) {
+  PrintFailure(kName, absl::IsCancelled(status) ? absl::CancelledError("cancelled") : status);
+  return absl::IsInvalidArgument(status) ? kWrongUse : kFailed;
+}
+
+// Runs the layer on the cluster at `address`; `own_cluster` is null where that is another's.
+int RunOn(const std::string& address, LocalCluster* own_cluster, int interrupt_fd,
+          const Settings& settings, const LayerInput& input, const RunLayerOptions& options) {
+  RunProgress progress(options.iterations, isatty(STDERR_FILENO) != 0, RealClock(),
+                       [](const std::string& text) { std::cerr << text << std::flush; });
+  const auto message = [&progress](const std::string& line) { progress.Message(line); };
+  std::stop_source stop;
+  const RunWatch watch(interrupt_fd, own_cluster, stop, message);
+  auto client = Client::Connect({.address = address, .stop = stop.get_token()});
+  if (!client.ok()) {
+    Fail(client.status());
+    return kFailed;
+  }
+  RunLayerSession session(**client, input, options,
+                          {message, [&progress](int32_t done) { progress.Update(done); }},
+                          stop.get_token());
+  const absl::Status ran = session.Run();
+  // A group of a cluster that goes with this command needs no closing after a failure.
+  if (ran.ok() || own_cluster == nullptr) {
+    const absl::Status deleted = session.Delete();
+    if (!deleted.ok()) message(absl::StrCat("the group was not removed: ", deleted.message()));
+  }
+  if (!ran.ok()) {
+    message(absl::StrCat("perigee ", kName, ": ",
+                         absl::IsCancelled(ran) ? "cancelled" : std::string(ran.message())));
+    return kFailed;
+  }
+  const RunLayerReport report = MakeReport(settings, input, options, session);
+  const int printed = PrintResult(settings.json ? RunLayerJson(report) : RunLayerText(report));
+  return report.comparison && !report.comparison->passes() ? kFailed : printed;
+}
+
+int RunOnOwnCluster(int interrupt_fd, const Settings& settings, const LayerInput& input,
+                    const RunLayerOptions& options) {
+  SupervisorOptions cluster_options;
+  cluster_options.ranks = options.ranks;
+  cluster_options.backend = options.backend;
+  cluster_options.threads = settings.threads;
+  cluster_options.restart = options.wait_on_loss;
+  auto cluster = LocalCluster::Start(cluster_options);
+  if (!cluster.ok()) {
+    PrintFailure(kName, cluster.status());
+    return kFailed;
+  }
+  const absl::Status ready = (*cluster)->WaitUntilReady(interrupt_fd);
+  if (!ready.ok()) return Fail(ready);
+  return RunOn((*cluster)->coordinator(), cluster->get(), interrupt_fd, settings, input, options);
+}
+
+int RunLayer(const std::vector<std::string>& args) {
+  Settings settings;
+  FlagSet flags(kName, "Runs a mixture-of-experts layer from a file through a cluster.");
+  Declare(settings, flags);
+  if (const auto status = flags.ParseOrExit(args)) return *status;
+  const std::string address = CoordinatorAddress(settings.address);
+  if (!address.empty() && flags.given("threads")) {
+    return flags.WrongUse("--threads is for a cluster of its own, not for one at an address");
+  }
+  auto input = LayerInput::Open(settings.input);
+  if (!input.ok()) return PrintFailure(kName, input.status());
+  RunLayerOptions options;
+  options.ranks = settings.ranks.value_or(input->file_ranks());
+  const std::string disagreement = Disagreement(settings, *input, options.ranks);
+  if (!disagreement.empty()) return flags.WrongUse(disagreement);
+  options.backend = settings.backend;
+  options.iterations = settings.iterations;
+  options.token_padding = settings.token_padding;
+  options.slots = settings.slots.value_or(input->experts() / options.ranks);
+  options.wait_on_loss = settings.on_loss == "wait";
+
+  // Before anything starts a thread: signals are blocked in all of them, and the cluster's
+  // supervisor is forked from a process that has only one.
+  const auto interrupts = TakeInterrupts();
+  if (!interrupts.ok()) return PrintFailure(kName, interrupts.status());
+  if (address.empty()) return RunOnOwnCluster(interrupts->get(), settings, *input, options);
+  return RunOn(address, nullptr, interrupts->get(), settings, *input, options);
+}
+
+}  // namespace
+
+const Command kRunLayerCommand = {"moe-layer", "a layer with its tokens, from a safetensors file",
+                                  RunLayer};
+
+}  // namespace perigee

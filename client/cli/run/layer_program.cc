@@ -1,0 +1,67 @@
+#include "client/cli/run/layer_program.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPlan = "plan";
+
+}  // namespace
+
+v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations) {
+  v1::Program program;
+  program.set_iterations(iterations);
+  auto* dispatch = program.add_operations()->mutable_dispatch();
+  dispatch->set_hidden(kHiddenTensor);
+  dispatch->set_topk_experts(kTopkExpertsTensor);
+  dispatch->set_route_weights(kRouteWeightsTensor);
+  dispatch->set_plan(kPlan);
+  auto* prefetch = program.add_operations()->mutable_prefetch_weights();
+  prefetch->set_plan(kPlan);
+  prefetch->set_layer(layer);
+  prefetch->set_weights_version(weights_version);
+  auto* experts = program.add_operations()->mutable_run_experts();
+  experts->set_plan(kPlan);
+  experts->set_layer(layer);
+  experts->set_weights_version(weights_version);
+  experts->set_apply_route_weights(true);
+  auto* combine = program.add_operations()->mutable_combine();
+  combine->set_plan(kPlan);
+  combine->set_output(kOutputTensor);
+  return program;
+}
+
+v1::GroupError LossOf(const v1::Group& group) {
+  v1::GroupError error;
+  error.set_group(group.name());
+  error.set_generation(group.generation());
+  *error.mutable_lost_ranks() = group.lost_ranks();
+  std::vector<std::string> lost;
+  for (const v1::GroupMember& member : group.members()) {
+    if (std::count(group.lost_ranks().begin(), group.lost_ranks().end(), member.rank()) > 0) {
+      lost.push_back(absl::StrCat("rank ", member.rank(), " (", member.worker(), ")"));
+    }
+  }
+  const std::string message =
+      absl::StrCat(absl::StrJoin(lost, ", "), lost.size() == 1 ? " was lost" : " were lost");
+  for (const v1::GroupMember& member : group.members()) {
+    v1::RankStatus* rank = error.add_ranks();
+    rank->set_rank(member.rank());
+    rank->set_worker(member.worker());
+    rank->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    rank->set_message(message);
+    const bool is_lost =
+        std::count(group.lost_ranks().begin(), group.lost_ranks().end(), member.rank()) > 0;
+    rank->set_reason(is_lost ? "RANK_LOST" : "GENERATION_ABORTED");
+  }
+  return error;
+}
+
+}  // namespace perigee

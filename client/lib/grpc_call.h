@@ -1,0 +1,50 @@
+// How one call is made: a deadline, a stop request that cancels it, the server's GroupError taken
+// from its end.
+#ifndef PERIGEE_CLIENT_LIB_GRPC_CALL_H_
+#define PERIGEE_CLIENT_LIB_GRPC_CALL_H_
+
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/lib/group_error.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/status.h"
+
+namespace perigee {
+
+// A plain-text channel that never goes through a proxy. It connects with the first call.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
+
+// One call's context. Not thread-safe, but for the stop request.
+class GrpcCall {
+ public:
+  // timeout: absl::InfiniteDuration() for none.
+  GrpcCall(const std::stop_token& stop, absl::Duration timeout)
+      : on_stop_(stop, Cancel{&context_}) {
+    if (timeout < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    }
+  }
+
+  grpc::ClientContext* context() { return &context_; }
+  // What the call came to; call it once, when it has ended.
+  absl::Status Outcome(const grpc::Status& status) const { return CallStatus(status, context_); }
+
+ private:
+  struct Cancel {
+    grpc::ClientContext* context;
+    void operator()() const { context->TryCancel(); }
+  };
+
+  grpc::ClientContext context_;
+  std::stop_callback<Cancel> on_stop_;  // goes first: it must not outlive the context
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_LIB_GRPC_CALL_H_

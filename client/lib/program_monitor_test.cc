@@ -1,0 +1,56 @@
+#include "client/lib/program_monitor.h"
+
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+v1::ExecuteProgramResponse Progress(int rank, int iterations, int64_t total_ns, int64_t min_ns,
+                                    int64_t max_ns) {
+  v1::ExecuteProgramResponse message;
+  v1::ProgramProgress* progress = message.add_progress();
+  progress->set_rank(rank);
+  progress->set_iterations_done(iterations);
+  v1::OperationTiming* timing = progress->add_timings();
+  timing->set_operation("dispatch");
+  timing->set_count(iterations);
+  timing->set_total_ns(total_ns);
+  timing->set_min_ns(min_ns);
+  timing->set_max_ns(max_ns);
+  progress->mutable_plan()->set_balanced_load(100 + rank);
+  return message;
+}
+
+TEST(ProgramMonitorTest, CountsWhatEveryRankHasDone) {
+  ProgramMonitor monitor(2);
+  EXPECT_EQ(monitor.iterations_done(), 0);
+  monitor.Update(Progress(0, 5, 50, 8, 12));
+  EXPECT_EQ(monitor.iterations_done(), 0) << "rank 1 has not been heard";
+  monitor.Update(Progress(1, 3, 33, 9, 13));
+  EXPECT_EQ(monitor.iterations_done(), 3);
+  EXPECT_EQ(monitor.plans()[1].balanced_load(), 101);
+}
+
+TEST(ProgramMonitorTest, ADeadProgramsPartStaysCounted) {
+  ProgramMonitor monitor(1);
+  monitor.Update(Progress(0, 5, 50, 8, 12));
+  monitor.StartNext();
+  EXPECT_EQ(monitor.iterations_done(), 5);
+  monitor.Update(Progress(0, 2, 30, 7, 23));
+  EXPECT_EQ(monitor.iterations_done(), 7);
+  const v1::OperationTiming sum = monitor.timings()[0][0];
+  EXPECT_EQ(sum.count(), 7);
+  EXPECT_EQ(sum.total_ns(), 80);
+  EXPECT_EQ(sum.min_ns(), 7);
+  EXPECT_EQ(sum.max_ns(), 23);
+}
+
+TEST(ProgramMonitorTest, IgnoresRanksItDoesNotHave) {
+  ProgramMonitor monitor(1);
+  monitor.Update(Progress(3, 5, 50, 8, 12));
+  monitor.Update(Progress(-1, 5, 50, 8, 12));
+  EXPECT_EQ(monitor.iterations_done(), 0);
+}
+
+}  // namespace
+}  // namespace perigee

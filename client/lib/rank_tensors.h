@@ -1,0 +1,74 @@
+// Tensors of a buffer, written to and read from the workers of a group directly.
+#ifndef PERIGEE_CLIENT_LIB_RANK_TENSORS_H_
+#define PERIGEE_CLIENT_LIB_RANK_TENSORS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/lib/tensor.h"
+#include "kernels/common/ids.h"
+#include "proto/v1/groups.pb.h"
+#include "proto/v1/worker.grpc.pb.h"
+
+namespace perigee {
+
+// One layer's experts, all E of them.
+struct LayerWeights {
+  TensorView gate;  // [E, H, H'] bf16
+  TensorView up;    // [E, H, H'] bf16
+  TensorView down;  // [E, H', H] bf16
+};
+
+// How a worker is reached.
+using WorkerStubFactory =
+    std::function<std::unique_ptr<v1::WorkerService::StubInterface>(const std::string& address)>;
+
+// The ranks of one generation of a group, as one buffer's tensors need them: after a loss a new one
+// is made from the group's new state. Thread-safe. Calls block; errors name rank, worker and
+// address.
+class RankTensors {
+ public:
+  // group: ACTIVE, members in order of rank. A stop request ends transfers with CANCELLED.
+  RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop);
+  RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop,
+              const WorkerStubFactory& stubs);
+
+  int32_t ranks() const { return static_cast<int32_t>(peers_.size()); }
+
+  absl::Status Write(RankId rank, const std::string& name, const TensorView& tensor);
+  absl::StatusOr<Tensor> Read(RankId rank, const std::string& name);
+  // tensor: as v1::PlanTarget says.
+  absl::StatusOr<Tensor> ReadPlan(RankId rank, const std::string& plan, const std::string& tensor);
+  // Gives each rank the matrices of its E/R home experts. E % R must be 0.
+  absl::Status LoadLayer(int32_t layer, uint64_t version, const LayerWeights& weights);
+
+  // Calls work for every rank, several at a time; the first error in order of rank.
+  absl::Status ForEachRank(absl::FunctionRef<absl::Status(RankId)> work) const;
+
+ private:
+  struct Peer {
+    std::string description;
+    std::unique_ptr<v1::WorkerService::StubInterface> stub;
+  };
+
+  v1::TensorTarget Target() const;
+  absl::Status WriteTo(RankId rank, const v1::TensorTarget& target, const TensorView& tensor);
+  absl::StatusOr<Tensor> ReadFrom(RankId rank, const v1::TensorTarget& target);
+  absl::Status Annotate(RankId rank, const absl::Status& status) const;
+
+  const std::string buffer_;
+  const uint64_t generation_;
+  const std::stop_token stop_;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_LIB_RANK_TENSORS_H_

@@ -1,0 +1,21 @@
+// What a new buffer may look like.
+#ifndef PERIGEE_SERVER_GROUPS_BUFFER_SHAPE_H_
+#define PERIGEE_SERVER_GROUPS_BUFFER_SHAPE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/v1/buffers.pb.h"
+
+namespace perigee {
+
+// The shape with its defaults filled in, for a group of `ranks`. INVALID_ARGUMENT naming the value
+// and what was expected.
+absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int32_t ranks);
+
+// INVALID_ARGUMENT unless 0 <= timeout <= 1 hour.
+absl::Status CheckOperationTimeout(int64_t timeout_ms);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_SERVER_GROUPS_BUFFER_SHAPE_H_

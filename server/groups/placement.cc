@@ -1,0 +1,126 @@
+#include "server/groups/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace perigee {
+namespace {
+
+using HostWorkers = std::map<std::string, std::vector<std::string>>;
+
+// READY workers of `backend` by host, in order of name.
+HostWorkers ReadyByHost(const std::string& backend, const std::vector<v1::Worker>& workers) {
+  HostWorkers ready;
+  for (const v1::Worker& worker : workers) {
+    if (worker.state() == v1::Worker::READY && worker.backend() == backend) {
+      ready[worker.host()].push_back(worker.name());
+    }
+  }
+  return ready;
+}
+
+absl::Status TooFew(int32_t ranks, const std::string& backend, const HostWorkers& ready,
+                    const std::vector<v1::Worker>& workers) {
+  size_t ready_count = 0;
+  size_t most = 0;
+  for (const auto& [host, names] : ready) {
+    ready_count += names.size();
+    most = std::max(most, names.size());
+  }
+  const auto in_state = [&](v1::Worker::State state) {
+    return std::count_if(workers.begin(), workers.end(), [&](const v1::Worker& worker) {
+      return worker.backend() == backend && worker.state() == state;
+    });
+  };
+  std::string message = absl::StrCat("needed ", ranks, " READY workers of backend ", backend,
+                                     " on one host; there are ", ready_count);
+  if (most < ready_count) absl::StrAppend(&message, ", at most ", most, " on one host");
+  absl::StrAppend(&message, " (", in_state(v1::Worker::ASSIGNED), " in other groups, ",
+                  in_state(v1::Worker::LOST), " lost)");
+  return absl::ResourceExhaustedError(message);
+}
+
+absl::StatusOr<const v1::Worker*> FindReady(const std::string& name, const std::string& backend,
+                                            const std::vector<v1::Worker>& workers) {
+  const auto found = std::find_if(workers.begin(), workers.end(),
+                                  [&](const v1::Worker& w) { return w.name() == name; });
+  if (found == workers.end()) return absl::NotFoundError(absl::StrCat("no worker '", name, "'"));
+  if (found->backend() != backend) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " has backend ", found->backend(), ", the group asks for ", backend));
+  }
+  if (found->state() != v1::Worker::READY) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, " is ", v1::Worker::State_Name(found->state()),
+        found->group().empty() ? "" : absl::StrCat(" (", found->group(), ")"), ", expected READY"));
+  }
+  return &*found;
+}
+
+absl::StatusOr<std::vector<std::string>> PlaceWanted(int32_t ranks, const std::string& backend,
+                                                     const std::vector<std::string>& wanted,
+                                                     const std::vector<v1::Worker>& workers) {
+  const std::set<std::string> different(wanted.begin(), wanted.end());
+  if (wanted.size() != static_cast<size_t>(ranks) || different.size() != wanted.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.size(), " workers are named, ", different.size(),
+                     " of them different; expected ", ranks, " different ones, one per rank"));
+  }
+  std::string host;
+  for (const std::string& name : wanted) {
+    const auto worker = FindReady(name, backend, workers);
+    if (!worker.ok()) return worker.status();
+    if (&name == &wanted.front()) host = (*worker)->host();
+    if ((*worker)->host() != host) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          name, " is on ", (*worker)->host(), ", expected ", host, " as ", wanted.front()));
+    }
+  }
+  return wanted;
+}
+
+absl::optional<std::vector<RankWorker>> PlaceOn(const std::vector<std::string>& ready,
+                                                const std::vector<RankWorker>& lost) {
+  if (ready.size() < lost.size()) return absl::nullopt;
+  std::set<std::string> free(ready.begin(), ready.end());
+  std::vector<RankWorker> chosen;
+  std::vector<RankWorker> others;
+  for (const RankWorker& rank : lost) {
+    (free.erase(rank.worker) > 0 ? chosen : others).push_back(rank);
+  }
+  for (const RankWorker& rank : others) {
+    chosen.push_back({rank.rank, free.extract(free.begin()).value()});
+  }
+  return chosen;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> PlaceRanks(int32_t ranks, const std::string& backend,
+                                                    const std::vector<std::string>& wanted,
+                                                    const std::vector<v1::Worker>& workers) {
+  if (!wanted.empty()) return PlaceWanted(ranks, backend, wanted, workers);
+  HostWorkers ready = ReadyByHost(backend, workers);
+  for (auto& [host, names] : ready) {
+    if (names.size() < static_cast<size_t>(ranks)) continue;
+    names.resize(static_cast<size_t>(ranks));
+    return names;
+  }
+  return TooFew(ranks, backend, ready, workers);
+}
+
+absl::optional<std::vector<RankWorker>> PlaceReplacements(const std::vector<RankWorker>& lost,
+                                                          const std::string& backend,
+                                                          const std::string& host,
+                                                          const std::vector<v1::Worker>& workers) {
+  for (const auto& [ready_host, names] : ReadyByHost(backend, workers)) {
+    if (!host.empty() && ready_host != host) continue;
+    if (auto placed = PlaceOn(names, lost)) return placed;
+  }
+  return absl::nullopt;
+}
+
+}  // namespace perigee

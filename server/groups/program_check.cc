@@ -1,0 +1,123 @@
+#include "server/groups/program_check.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kMaxOperations = 1024;
+constexpr int32_t kMaxIterations = 1000000000;
+constexpr size_t kMaxNameBytes = 256;
+
+// Checks one operation; everything it says begins with "operation 3 (combine): ".
+class OperationCheck {
+ public:
+  OperationCheck(int index, const char* kind, const v1::BufferShape& shape)
+      : where_(absl::StrCat("operation ", index, " (", kind, "): ")), shape_(shape) {}
+
+  OperationCheck& Named(absl::string_view field, const std::string& name) {
+    if (name.empty()) Refuse(absl::StrCat(field, " is empty, expected a name"));
+    return AtMost(field, name);
+  }
+  OperationCheck& MayBeNamed(absl::string_view field, const std::string& name) {
+    return AtMost(field, name);
+  }
+  OperationCheck& HasWeights(int32_t layer, uint64_t version) {
+    if (shape_.layers() == 0) {
+      Refuse("the buffer keeps no weights (layers is 0)");
+    } else if (layer < 0 || layer >= shape_.layers()) {
+      Refuse(absl::StrCat("layer is ", layer, ", expected 0 to ", shape_.layers() - 1));
+    }
+    if (version == 0) Refuse("weights_version is 0, expected the version that was written");
+    return *this;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  OperationCheck& AtMost(absl::string_view field, const std::string& name) {
+    if (name.size() > kMaxNameBytes) {
+      Refuse(absl::StrCat(field, " has ", name.size(), " bytes, expected at most ", kMaxNameBytes));
+    }
+    return *this;
+  }
+  void Refuse(absl::string_view why) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(where_, why));
+  }
+
+  const std::string where_;
+  const v1::BufferShape& shape_;
+  absl::Status status_;
+};
+
+absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
+                           const v1::BufferShape& shape) {
+  OperationCheck check(index, "dispatch", shape);
+  check.Named("hidden", operation.hidden());
+  check.MayBeNamed("route_weights", operation.route_weights());
+  if (operation.saved_plan().empty()) {
+    check.Named("topk_experts", operation.topk_experts());
+    check.Named("plan", operation.plan());
+  }
+  check.MayBeNamed("saved_plan", operation.saved_plan());
+  return check.status();
+}
+
+absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
+                            const v1::BufferShape& shape) {
+  switch (operation.operation_case()) {
+    case v1::ProgramOperation::kDispatch:
+      return CheckDispatch(index, operation.dispatch(), shape);
+    case v1::ProgramOperation::kPrefetchWeights: {
+      const auto& prefetch = operation.prefetch_weights();
+      return OperationCheck(index, "prefetch_weights", shape)
+          .Named("plan", prefetch.plan())
+          .HasWeights(prefetch.layer(), prefetch.weights_version())
+          .status();
+    }
+    case v1::ProgramOperation::kRunExperts: {
+      const auto& run = operation.run_experts();
+      return OperationCheck(index, "run_experts", shape)
+          .Named("plan", run.plan())
+          .HasWeights(run.layer(), run.weights_version())
+          .status();
+    }
+    case v1::ProgramOperation::kCombine: {
+      const auto& combine = operation.combine();
+      return OperationCheck(index, "combine", shape)
+          .Named("plan", combine.plan())
+          .Named("output", combine.output())
+          .MayBeNamed("route_weights_output", combine.route_weights_output())
+          .status();
+    }
+    case v1::ProgramOperation::kBarrier:
+      return absl::OkStatus();
+    case v1::ProgramOperation::OPERATION_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("operation ", index,
+                   " is not set, expected dispatch, prefetch_weights, run_experts, combine or "
+                   "barrier"));
+}
+
+}  // namespace
+
+absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& shape) {
+  if (program.operations_size() < 1 || program.operations_size() > kMaxOperations) {
+    return absl::InvalidArgumentError(absl::StrCat("the program has ", program.operations_size(),
+                                                   " operations, expected 1 to ", kMaxOperations));
+  }
+  if (program.iterations() < 0 || program.iterations() > kMaxIterations) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("iterations is ", program.iterations(), ", expected 0 to ", kMaxIterations));
+  }
+  for (int i = 0; i < program.operations_size(); ++i) {
+    const absl::Status valid = CheckOperation(i, program.operations(i), shape);
+    if (!valid.ok()) return valid;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace perigee

@@ -1,0 +1,82 @@
+#include "server/groups/program_check.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::BufferShape Shape(int32_t layers = 2) {
+  v1::BufferShape shape;
+  shape.set_layers(layers);
+  return shape;
+}
+
+v1::Program Parse(const std::string& text) {
+  v1::Program program;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &program)) << text;
+  return program;
+}
+
+absl::Status Check(const std::string& text) { return CheckProgram(Parse(text), Shape()); }
+
+TEST(CheckProgram, AcceptsAWholeLayer) {
+  EXPECT_TRUE(
+      Check(R"pb(
+        operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } }
+        operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 } }
+        operations { run_experts { plan: "p" layer: 0 weights_version: 3 } }
+        operations { combine { plan: "p" output: "y" } }
+        operations { barrier {} }
+        iterations: 1000000000
+      )pb")
+          .ok());
+}
+
+TEST(CheckProgram, APlanSavedByAnEarlierProgramMayBeUsed) {
+  EXPECT_TRUE(Check(R"pb(operations { dispatch { hidden: "x" saved_plan: "old" } })pb").ok());
+  EXPECT_TRUE(Check(R"pb(operations { combine { plan: "old" output: "y" } })pb").ok());
+}
+
+TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
+  const auto refused = [](const std::string& text, const char* where, const char* expected) {
+    const absl::Status status = Check(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(where));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  };
+  refused("", "0 operations", "expected 1 to");
+  refused("operations { barrier {} } iterations: -1", "iterations is -1", "expected 0 to");
+  refused("operations { barrier {} } iterations: 1000000001", "1000000001", "expected 0 to");
+  refused("operations { barrier {} } operations {}", "operation 1", "expected dispatch");
+  refused("operations { dispatch { topk_experts: 't' plan: 'p' } }", "operation 0 (dispatch)",
+          "hidden is empty");
+  refused("operations { dispatch { hidden: 'x' plan: 'p' } }", "(dispatch)",
+          "topk_experts is empty");
+  refused("operations { dispatch { hidden: 'x' topk_experts: 't' } }", "(dispatch)",
+          "plan is empty");
+  refused("operations { combine { plan: 'p' } }", "(combine)", "output is empty");
+  refused("operations { combine { output: 'y' } }", "(combine)", "plan is empty");
+  refused("operations { run_experts { plan: 'p' layer: 2 weights_version: 1 } }", "(run_experts)",
+          "layer is 2, expected 0 to 1");
+  refused("operations { run_experts { plan: 'p' layer: 1 } }", "(run_experts)",
+          "weights_version is 0");
+  refused("operations { prefetch_weights { plan: 'p' layer: -1 weights_version: 1 } }",
+          "(prefetch_weights)", "layer is -1");
+  refused("operations { combine { plan: '" + std::string(300, 'p') + "' output: 'y' } }",
+          "plan has 300 bytes", "at most 256");
+}
+
+TEST(CheckProgram, ABufferWithoutWeightsRunsNoExperts) {
+  const absl::Status status = CheckProgram(
+      Parse("operations { run_experts { plan: 'p' layer: 0 weights_version: 1 } }"), Shape(0));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("keeps no weights"));
+}
+
+}  // namespace
+}  // namespace perigee

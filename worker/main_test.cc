@@ -1,0 +1,156 @@
+// perigee-worker as a process.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/local/file_descriptor.h"
+#include "tests/testing/process.h"
+#include "worker/testing/fake_coordinator.h"
+#include "worker/testing/scratch_directory.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using Counts = FakeCoordinator::Counts;
+
+constexpr char kBinary[] = "worker/perigee-worker";
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// Ends for this process, closed when another program is run, and for the child.
+struct Pipe {
+  FileDescriptor ours, childs;
+};
+Pipe MakePipe(bool child_reads) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  Pipe made;
+  made.ours = FileDescriptor(ends[child_reads ? 1 : 0]);
+  made.childs = FileDescriptor(ends[child_reads ? 0 : 1]);
+  EXPECT_EQ(fcntl(made.ours.get(), F_SETFD, FD_CLOEXEC), 0);
+  return made;
+}
+
+class MainTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Process> Run(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), kBinary);
+    return std::make_unique<Process>(flags, std::vector<std::string>());
+  }
+  std::vector<std::string> Flags(std::vector<std::string> more = {}) const {
+    std::vector<std::string> flags = {"--name=w0", "--coordinator=" + coordinator_.address(),
+                                      "--socket_dir=" + directory_.path(), "--host=here"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  }
+  std::unique_ptr<Process> RunRegistered(std::vector<std::string> more = {}) {
+    std::unique_ptr<Process> worker = Run(Flags(std::move(more)));
+    EXPECT_TRUE(coordinator_.Await("workers/w0", [](const Counts& c) { return c.heartbeats > 0; }));
+    return worker;
+  }
+  // One line on stderr, this exit status, nothing on stdout.
+  void ExpectRefused(std::vector<std::string> flags, int exit_status, const std::string& names) {
+    const std::unique_ptr<Process> worker = Run(std::move(flags));
+    EXPECT_EQ(worker->AwaitExit(kLong), exit_status);
+    EXPECT_EQ(worker->out(), "");
+    EXPECT_THAT(worker->err(), HasSubstr(names));
+    EXPECT_THAT(worker->err(), MatchesRegex("perigee-worker: [^\n]*\n"));
+    EXPECT_TRUE(directory_.empty());
+  }
+
+  ScratchDirectory directory_;
+  FakeCoordinator coordinator_;
+};
+
+TEST_F(MainTest, WrongFlagsAreOneLineAndStatusTwo) {
+  ExpectRefused(Flags({"--colour=red"}), 2, "unknown flag --colour");
+  ExpectRefused(Flags({"--flagfile=/dev/null"}), 2, "unknown flag --flagfile");
+  ExpectRefused(Flags({"--threads=many"}), 2, "flag --threads does not take 'many'");
+  ExpectRefused(Flags({"--threads"}), 2, "flag --threads has no value");
+  ExpectRefused(Flags({"--threads=0"}), 2, "threads is 0");
+  ExpectRefused(Flags({"extra"}), 2, "unexpected argument 'extra'");
+  ExpectRefused({"--name=w0"}, 2, "--coordinator is required");
+  ExpectRefused(Flags({"--name=W0"}), 2, "worker name");
+  ExpectRefused(Flags({"--backend=abacus"}), 2, "abacus");
+  ExpectRefused(Flags({"--backend=cuda"}), 2, "cuda");
+}
+
+TEST_F(MainTest, HelpGoesToStdout) {
+  const std::unique_ptr<Process> worker = Run({"--help"});
+  EXPECT_EQ(worker->AwaitExit(kLong), 0);
+  EXPECT_THAT(worker->out(), AllOf(HasSubstr("--coordinator="), HasSubstr("--death_fd=-1")));
+  EXPECT_EQ(worker->err(), "");
+}
+
+TEST_F(MainTest, APortInUseIsOneLineAndStatusOne) {
+  ExpectRefused(Flags({"--address=" + coordinator_.address()}), 1,
+                coordinator_.address() + " is in use");
+}
+
+TEST_F(MainTest, SaysWhenItIsReadyAndLeavesOnASignal) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    Pipe ready = MakePipe(/*child_reads=*/false);
+    const std::unique_ptr<Process> worker =
+        RunRegistered({"--ready_fd=" + std::to_string(ready.childs.get())});
+    ready.childs.Reset();
+    char line[100] = {};
+    std::string all;
+    for (ssize_t got; (got = read(ready.ours.get(), line, sizeof(line))) > 0;)
+      all.append(line, got);
+    EXPECT_EQ(all, coordinator_.registered("workers/w0").address() + "\n");
+    EXPECT_FALSE(directory_.empty());
+    worker->Signal(number);
+    EXPECT_EQ(worker->AwaitExit(kLong), 0);
+    EXPECT_EQ(worker->out(), "");
+    EXPECT_TRUE(directory_.empty());
+  }
+}
+
+TEST_F(MainTest, EndsWithItsSupervisor) {
+  Pipe death = MakePipe(/*child_reads=*/true);
+  const std::unique_ptr<Process> worker =
+      RunRegistered({"--death_fd=" + std::to_string(death.childs.get())});
+  death.childs.Reset();
+  death.ours.Reset();
+  EXPECT_EQ(worker->AwaitExit(absl::Seconds(3)), 1);
+  EXPECT_TRUE(directory_.empty());
+}
+
+TEST_F(MainTest, EndsWithItsSupervisorWhileItStillLooksForTheCoordinator) {
+  Pipe death = MakePipe(/*child_reads=*/true);
+  const std::string gone = FakeCoordinator().address();
+  const std::unique_ptr<Process> worker =
+      Run(Flags({"--coordinator=" + gone, "--death_fd=" + std::to_string(death.childs.get())}));
+  death.childs.Reset();
+  death.ours.Reset();
+  EXPECT_EQ(worker->AwaitExit(absl::Seconds(3)), 1);
+  EXPECT_TRUE(directory_.empty());
+}
+
+TEST_F(MainTest, AWorkerThatWasStoppedForLongerThanItsLeaseExits) {
+  coordinator_.SetLease(absl::Milliseconds(20), absl::Milliseconds(1000));
+  const std::unique_ptr<Process> worker = RunRegistered();
+  worker->Signal(SIGSTOP);
+  EXPECT_EQ(worker->AwaitExit(absl::Milliseconds(1500)), absl::nullopt);
+  worker->Signal(SIGCONT);
+  EXPECT_EQ(worker->AwaitExit(kLong), 1);
+  EXPECT_THAT(worker->err(), HasSubstr("slept for"));
+  EXPECT_TRUE(directory_.empty());
+}
+
+TEST_F(MainTest, AReplacedWorkerExits) {
+  const std::unique_ptr<Process> worker = RunRegistered();
+  coordinator_.EndLease("workers/w0", absl::AbortedError("a newer incarnation is registered"));
+  EXPECT_EQ(worker->AwaitExit(kLong), 1);
+  EXPECT_THAT(worker->err(), HasSubstr("a newer incarnation is registered"));
+  EXPECT_TRUE(directory_.empty());
+}
+
+}  // namespace
+}  // namespace perigee

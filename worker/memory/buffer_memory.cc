@@ -1,0 +1,145 @@
+#include "worker/memory/buffer_memory.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/common/check.h"
+#include "kernels/layout/shard_layout.h"
+
+namespace perigee {
+namespace {
+
+size_t ShardBytes(const BufferShape& shape) {
+  return ShardLayout::Create(shape.geometry, shape.hidden).size_bytes;
+}
+
+WeightsLayout HomeLayout(const BufferShape& shape) {
+  return WeightsLayout::Home(shape.weights(), shape.geometry.experts_per_rank());
+}
+
+size_t SlotBytes(const BufferShape& shape) {
+  if (!shape.has_weights() || shape.geometry.slots == 0) return 0;
+  return WeightsLayout::Slots(shape.weights(), shape.geometry.slots).size_bytes;
+}
+
+}  // namespace
+
+uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
+  const uint64_t home_bytes =
+      shape.has_weights() ? uint64_t{HomeLayout(shape).size_bytes} * shape.layers : 0;
+  return ShardBytes(shape) + home_bytes + SlotBytes(shape);
+}
+
+absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,
+                                                                     const BufferShape& shape,
+                                                                     RankId rank) {
+  const uint64_t needed = NeededBytes(shape);
+  const uint64_t free = backend.info().free_bytes;
+  if (needed > free) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the buffer needs ", needed, " bytes here, ", free, " are free"));
+  }
+  std::unique_ptr<BufferMemory> memory(new BufferMemory(backend, shape, rank));
+  if (absl::Status status = memory->AllocateOwn(); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("the buffer needs ", needed,
+                                                    " bytes here: ", status.message()));
+  }
+  return memory;
+}
+
+BufferMemory::BufferMemory(Backend& backend, const BufferShape& shape, RankId rank)
+    : backend_(backend),
+      shape_(shape),
+      rank_(rank),
+      home_layout_(HomeLayout(shape)),
+      ranks_(shape.geometry.ranks) {
+  PERIGEE_CHECK(rank.value >= 0 && rank.value < shape.geometry.ranks);
+}
+
+BufferMemory::~BufferMemory() {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (static_cast<int32_t>(rank) != rank_.value) ranks_[rank] = RankParts();
+  }
+}
+
+absl::Status BufferMemory::AllocateOwn() {
+  RankParts& own = ranks_[rank_.value];
+  absl::StatusOr<std::unique_ptr<Memory>> shard =
+      backend_.AllocateShared(ShardBytes(shape_), PeerAccess::kReadWrite);
+  if (!shard.ok()) return shard.status();
+  own.shard = *std::move(shard);
+  for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+    absl::StatusOr<std::unique_ptr<Memory>> home =
+        backend_.AllocateShared(home_layout_.size_bytes, PeerAccess::kReadOnly);
+    if (!home.ok()) return home.status();
+    own.homes.push_back(*std::move(home));
+  }
+  if (SlotBytes(shape_) == 0) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Memory>> slots = backend_.AllocatePrivate(SlotBytes(shape_));
+  if (slots.ok()) slots_ = *std::move(slots);
+  return slots.status();
+}
+
+std::vector<PartDescription> BufferMemory::part_descriptions() const {
+  std::vector<PartDescription> parts = {
+      {static_cast<uint32_t>(PartKind::kShard), -1, ShardBytes(shape_)}};
+  for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+    parts.push_back({static_cast<uint32_t>(PartKind::kHomeBlock), layer, home_layout_.size_bytes});
+  }
+  return parts;
+}
+
+std::vector<OfferedPart> BufferMemory::parts() const {
+  std::vector<OfferedPart> parts;
+  for (const PartDescription& description : part_descriptions()) {
+    const Memory& memory = description.kind == static_cast<uint32_t>(PartKind::kShard)
+                               ? *of(rank_).shard
+                               : *of(rank_).homes[description.layer];
+    parts.push_back({description, memory.descriptor()});
+  }
+  return parts;
+}
+
+absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> descriptors) {
+  const std::vector<PartDescription> expected = part_descriptions();
+  PERIGEE_CHECK(peer != rank_ && peer.value >= 0 && peer.value < shape_.geometry.ranks);
+  PERIGEE_CHECK(descriptors.size() == expected.size());
+  RankParts& parts = ranks_[peer.value];
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const bool is_shard = i == 0;
+    absl::StatusOr<std::unique_ptr<Memory>> memory =
+        backend_.Import(descriptors[i].Release(), expected[i].size_bytes,
+                        is_shard ? PeerAccess::kReadWrite : PeerAccess::kReadOnly);
+    if (!memory.ok()) {
+      return absl::Status(memory.status().code(), absl::StrCat("memory of rank ", peer.value, ": ",
+                                                               memory.status().message()));
+    }
+    if (is_shard) {
+      parts.shard = *std::move(memory);
+    } else {
+      parts.homes.push_back(*std::move(memory));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::byte*> BufferMemory::shards() const {
+  std::vector<std::byte*> shards;
+  for (const RankParts& parts : ranks_) {
+    PERIGEE_CHECK(parts.shard != nullptr);
+    shards.push_back(parts.shard->data());
+  }
+  return shards;
+}
+
+std::vector<const std::byte*> BufferMemory::homes(int32_t layer) const {
+  PERIGEE_CHECK(layer >= 0 && layer < shape_.layers);
+  std::vector<const std::byte*> homes;
+  for (const RankParts& parts : ranks_) {
+    PERIGEE_CHECK(parts.homes.size() == static_cast<size_t>(shape_.layers));
+    homes.push_back(parts.homes[layer]->data());
+  }
+  return homes;
+}
+
+}  // namespace perigee

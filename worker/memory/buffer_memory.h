@@ -1,0 +1,75 @@
+// The memory of one buffer as one rank has it: its own part (shard, home weights, slots) and the
+// mappings of its peers' parts.
+#ifndef PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
+#define PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/common/ids.h"
+#include "kernels/layout/weights_layout.h"
+#include "proto/local/file_descriptor.h"
+#include "worker/memory/buffer_shape.h"
+#include "worker/memory/descriptor_server.h"
+
+namespace perigee {
+
+// Not thread-safe. Its destructor unmaps peers before it frees its own memory; a DataPath made from
+// it is gone by then.
+class BufferMemory {
+ public:
+  // Blocks while pages are allocated. RESOURCE_EXHAUSTED names the bytes that the whole part needs
+  // and those that are free. The backend outlives the memory.
+  static absl::StatusOr<std::unique_ptr<BufferMemory>> Allocate(Backend& backend,
+                                                                const BufferShape& shape,
+                                                                RankId rank);
+  // Bytes that Allocate takes.
+  static uint64_t NeededBytes(const BufferShape& shape);
+  ~BufferMemory();
+  BufferMemory(const BufferMemory&) = delete;
+  BufferMemory& operator=(const BufferMemory&) = delete;
+
+  // What peers fetch: part 0 is the shard, part 1 + l the home block of layer l. Every rank's parts
+  // have the same descriptions.
+  std::vector<OfferedPart> parts() const;
+  std::vector<PartDescription> part_descriptions() const;
+  // Maps a peer's parts. INVALID_ARGUMENT names the peer where a descriptor is not what it should
+  // be; what was mapped of it before stays until the destructor.
+  absl::Status ImportPeer(RankId peer, std::vector<FileDescriptor> descriptors);
+
+  // [R], this rank's own included. Every peer has been imported.
+  std::vector<std::byte*> shards() const;
+  std::vector<const std::byte*> homes(int32_t layer) const;
+
+  std::byte* own_home(int32_t layer) const { return of(rank_).homes[layer]->data(); }
+  const WeightsLayout& home_layout() const { return home_layout_; }
+  std::byte* slots() const { return slots_ ? slots_->data() : nullptr; }
+  RankId rank() const { return rank_; }
+  uint64_t allocated_bytes() const { return NeededBytes(shape_); }
+
+ private:
+  struct RankParts {
+    std::unique_ptr<Memory> shard;
+    std::vector<std::unique_ptr<Memory>> homes;  // [layers]
+  };
+
+  BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);
+  absl::Status AllocateOwn();
+  const RankParts& of(RankId rank) const { return ranks_[rank.value]; }
+
+  Backend& backend_;
+  const BufferShape shape_;
+  const RankId rank_;
+  const WeightsLayout home_layout_;
+  std::vector<RankParts> ranks_;   // [R]
+  std::unique_ptr<Memory> slots_;  // null where B or the layers are 0
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_

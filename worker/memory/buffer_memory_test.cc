@@ -1,0 +1,109 @@
+#include "worker/memory/buffer_memory.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/testing/fake_backend.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+BufferShape Shape(int32_t ranks, int32_t layers, int32_t slots) {
+  BufferShape shape;
+  shape.geometry = Geometry{ranks, 2 * ranks, 8, 2, slots, 4};
+  shape.hidden = 16;
+  shape.intermediate = layers > 0 ? 8 : 0;
+  shape.layers = layers;
+  return shape;
+}
+
+std::vector<FileDescriptor> Duplicates(const BufferMemory& memory) {
+  std::vector<FileDescriptor> descriptors;
+  for (const OfferedPart& part : memory.parts()) descriptors.emplace_back(dup(part.descriptor));
+  return descriptors;
+}
+
+TEST(BufferMemoryTest, PeersSeeEachOthersPartsInOrderOfRank) {
+  FakeBackend backend;
+  const BufferShape shape = Shape(3, 2, 2);
+  std::vector<std::unique_ptr<BufferMemory>> ranks;
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    ranks.push_back(*BufferMemory::Allocate(backend, shape, RankId(rank)));
+  }
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    for (int32_t peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      ASSERT_TRUE(ranks[rank]->ImportPeer(RankId(peer), Duplicates(*ranks[peer])).ok());
+    }
+  }
+  std::memset(ranks[2]->shards()[2], 0x5a, 8);
+  std::memset(ranks[2]->own_home(1), 0x17, 8);
+  EXPECT_EQ(ranks[0]->shards()[2][7], std::byte{0x5a});
+  EXPECT_EQ(ranks[1]->homes(1)[2][7], std::byte{0x17});
+  EXPECT_EQ(ranks[1]->homes(0)[2][7], std::byte{0});
+  std::memset(ranks[0]->shards()[1], 0x33, 8);
+  EXPECT_EQ(ranks[1]->shards()[1][0], std::byte{0x33});
+}
+
+TEST(BufferMemoryTest, PeersMappingsGoBeforeOwnMemory) {
+  FakeBackend backend;
+  const BufferShape shape = Shape(2, 1, 1);
+  auto peer = *BufferMemory::Allocate(backend, shape, RankId(1));
+  auto own = *BufferMemory::Allocate(backend, shape, RankId(0));
+  ASSERT_TRUE(own->ImportPeer(RankId(1), Duplicates(*peer)).ok());
+  own.reset();
+  const std::vector<std::string> gone = backend.ledger()->gone();
+  ASSERT_EQ(gone.size(), 5u);
+  EXPECT_EQ(gone[0], "peer");
+  EXPECT_EQ(gone[1], "peer");
+}
+
+TEST(BufferMemoryTest, CountsWhatItTakes) {
+  FakeBackend backend;
+  for (const auto& [layers, slots, shared, read_only, priv] :
+       {std::tuple{0, 0, 1, 0, 0}, {0, 2, 1, 0, 0}, {2, 0, 1, 2, 0}, {2, 2, 1, 2, 1}}) {
+    auto memory = *BufferMemory::Allocate(backend, Shape(2, layers, slots), RankId(0));
+    EXPECT_EQ(backend.ledger()->alive("shared"), shared);
+    EXPECT_EQ(backend.ledger()->alive("read_only"), read_only);
+    EXPECT_EQ(backend.ledger()->alive("private"), priv);
+    EXPECT_EQ(memory->slots() != nullptr, priv == 1);
+    uint64_t parts_bytes = 0;
+    for (const PartDescription& part : memory->part_descriptions()) parts_bytes += part.size_bytes;
+    EXPECT_GE(memory->allocated_bytes(), parts_bytes);
+    EXPECT_EQ(memory->allocated_bytes() > parts_bytes, priv == 1);
+  }
+}
+
+TEST(BufferMemoryTest, TooLittleMemoryNamesBothNumbers) {
+  FakeBackend backend;
+  backend.set_free_bytes(1000);
+  const BufferShape shape = Shape(2, 1, 1);
+  const absl::Status status = BufferMemory::Allocate(backend, shape, RankId(0)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(status.message());
+  EXPECT_THAT(message, HasSubstr(std::to_string(BufferMemory::NeededBytes(shape))));
+  EXPECT_THAT(message, HasSubstr("1000"));
+}
+
+TEST(BufferMemoryTest, AWrongDescriptorIsRefusedNamingItsRank) {
+  FakeBackend backend;
+  const BufferShape shape = Shape(2, 1, 1);
+  auto peer = *BufferMemory::Allocate(backend, shape, RankId(1));
+  auto own = *BufferMemory::Allocate(backend, shape, RankId(0));
+  std::vector<FileDescriptor> descriptors = Duplicates(*peer);
+  std::swap(descriptors[0], descriptors[1]);
+  const absl::Status status = own->ImportPeer(RankId(1), std::move(descriptors));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+  own.reset();
+  EXPECT_EQ(backend.ledger()->alive("peer"), 0);
+}
+
+}  // namespace
+}  // namespace perigee

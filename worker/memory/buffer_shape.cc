@@ -1,0 +1,55 @@
+#include "worker/memory/buffer_shape.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/plan/validate.h"
+#include "proto/local/descriptor_message.h"
+#include "proto/support/defaults.h"
+
+namespace perigee {
+namespace {
+
+// Far above any model; with them no size overflows 64 bits.
+constexpr int32_t kMaxRowElements = 1 << 17;
+constexpr int32_t kMaxLayers = kMaxParts - 1;
+
+absl::Status CheckRow(absl::string_view field, int32_t value, int32_t least) {
+  if (value >= least && value <= kMaxRowElements && value % 8 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " is ", value, ", expected a multiple of 8 from ", least, " to ", kMaxRowElements));
+}
+
+absl::Status CheckLayers(int32_t layers, int32_t intermediate) {
+  if (intermediate == 0 && layers != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layers is ", layers, ", expected 0 because intermediate is 0"));
+  }
+  if (intermediate > 0 && (layers < 1 || layers > kMaxLayers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layers is ", layers, ", expected 1 to ", kMaxLayers));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_t ranks) {
+  BufferShape shape;
+  shape.geometry.ranks = ranks;
+  shape.geometry.experts = wire.experts();
+  shape.geometry.tokens = wire.tokens();
+  shape.geometry.topk = wire.topk();
+  shape.geometry.token_padding = wire.token_padding() == 0 ? kTokenPadding : wire.token_padding();
+  shape.geometry.slots = wire.has_slots() || ranks < 1 ? wire.slots() : wire.experts() / ranks;
+  shape.hidden = wire.hidden();
+  shape.intermediate = wire.intermediate();
+  shape.layers = wire.layers();
+  absl::Status status = ValidateGeometry(shape.geometry);
+  if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);
+  if (status.ok()) status = CheckRow("intermediate", shape.intermediate, 0);
+  if (status.ok()) status = CheckLayers(shape.layers, shape.intermediate);
+  if (!status.ok()) return status;
+  return shape;
+}
+
+}  // namespace perigee

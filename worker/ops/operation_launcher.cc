@@ -1,0 +1,219 @@
+#include "worker/ops/operation_launcher.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/common/check.h"
+#include "worker/ops/plan_summary.h"
+#include "worker/ops/program_check.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+Failure Refused(absl::Status status) { return Failure{std::move(status), absl::nullopt}; }
+
+template <typename Element>
+Element* Elements(const std::shared_ptr<StoredTensor>& tensor) {
+  return tensor ? reinterpret_cast<Element*>(tensor->data()) : nullptr;
+}
+
+bool WritesShard(const v1::ProgramOperation& operation) {
+  return operation.has_dispatch() || operation.has_combine();
+}
+
+}  // namespace
+
+absl::Status OperationLauncher::TakeOutputs(const v1::Program& program, uint64_t program_id) {
+  const std::string reason = absl::StrCat("program ", program_id, " has not written it");
+  for (const OutputTensor& output : OutputsOf(program, site_.shape)) {
+    absl::StatusOr<std::shared_ptr<StoredTensor>> tensor =
+        site_.tensors.TakeForOutput(output.name, output.spec, reason);
+    if (!tensor.ok()) return tensor.status();
+    outputs_[output.name] = *std::move(tensor);
+  }
+  return absl::OkStatus();
+}
+
+Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequence sequence) {
+  switch (operation.operation_case()) {
+    case v1::ProgramOperation::kDispatch:
+      return Dispatch(operation.dispatch(), sequence);
+    case v1::ProgramOperation::kPrefetchWeights:
+      return Prefetch(operation.prefetch_weights(), sequence);
+    case v1::ProgramOperation::kRunExperts:
+      return RunExperts(operation.run_experts());
+    case v1::ProgramOperation::kCombine:
+      return Combine(operation.combine(), sequence);
+    case v1::ProgramOperation::kBarrier:
+      return Left(site_.data_path.Barrier(sequence));
+    case v1::ProgramOperation::OPERATION_NOT_SET:
+      break;
+  }
+  return Refused(absl::InternalError("an operation that was not checked"));
+}
+
+// The others leave the operation with their outputs undefined, so this rank's are too: the next
+// program is then refused on every rank alike.
+Failure OperationLauncher::Decline(const v1::ProgramOperation& operation, Sequence sequence) {
+  if (WritesShard(operation)) site_.objects.RowsUndefined(sequence);
+  return Left(site_.data_path.Decline(sequence));
+}
+
+Failure OperationLauncher::Left(const absl::Status& status) const {
+  if (status.ok()) return Failure();
+  absl::optional<ErrorRecord> record = site_.data_path.last_error();
+  if (record && record->reason == static_cast<uint32_t>(AbortReason::kNone)) record.reset();
+  return Failure{status, record};
+}
+
+absl::StatusOr<OperationLauncher::DispatchTensors> OperationLauncher::FindInputs(
+    const v1::DispatchOperation& operation) const {
+  DispatchTensors found;
+  int64_t tokens = -1;
+  const auto find = [&](const std::string& name, v1::TensorDtype dtype,
+                        int64_t width) -> absl::StatusOr<std::shared_ptr<StoredTensor>> {
+    absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
+    if (!tensor.ok()) return tensor;
+    if (tokens < 0) tokens = (*tensor)->spec().shape[0];
+    const TensorSpec expected = MakeTensorSpec(dtype, {tokens, width});
+    if ((*tensor)->spec() == expected) return tensor;
+    return StaleObject(absl::StrCat("tensor '", name, "' is ", Describe((*tensor)->spec()),
+                                    ", expected ", Describe(expected)));
+  };
+  absl::StatusOr<std::shared_ptr<StoredTensor>> tensor =
+      find(operation.hidden(), v1::TENSOR_DTYPE_BFLOAT16, site_.shape.hidden);
+  if (!tensor.ok()) return tensor.status();
+  found.hidden = *std::move(tensor);
+  if (operation.saved_plan().empty()) {
+    tensor = find(operation.topk_experts(), v1::TENSOR_DTYPE_INT32, site_.shape.geometry.topk);
+    if (!tensor.ok()) return tensor.status();
+    found.topk_experts = *std::move(tensor);
+  }
+  if (!operation.route_weights().empty()) {
+    tensor = find(operation.route_weights(), v1::TENSOR_DTYPE_FLOAT32, site_.shape.geometry.topk);
+    if (!tensor.ok()) return tensor.status();
+    found.route_weights = *std::move(tensor);
+  }
+  found.input = {Elements<BFloat16>(found.hidden), Elements<int32_t>(found.topk_experts),
+                 Elements<float>(found.route_weights), static_cast<int32_t>(tokens)};
+  return found;
+}
+
+absl::StatusOr<PlanPtr> OperationLauncher::CallDispatch(const v1::DispatchOperation& operation,
+                                                        Sequence sequence,
+                                                        const DispatchInput& input,
+                                                        PlanPtr saved_plan) {
+  const DispatchOutput in_place;
+  if (operation.saved_plan().empty()) return site_.data_path.Dispatch(sequence, input, in_place);
+  absl::Status status = site_.data_path.DispatchWithPlan(sequence, saved_plan, input, in_place);
+  if (!status.ok()) return status;
+  return saved_plan;
+}
+
+Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequence sequence) {
+  absl::StatusOr<DispatchTensors> inputs = FindInputs(operation);
+  if (!inputs.ok()) return Refused(inputs.status());
+  const bool plans = operation.saved_plan().empty();
+  if (plans) {
+    absl::Status status = site_.objects.CheckPlanRoom(operation.plan());
+    if (!status.ok()) return Refused(status);
+  }
+  absl::StatusOr<PlanPtr> plan = plans ? PlanPtr() : site_.objects.FindPlan(operation.saved_plan());
+  if (!plan.ok()) return Refused(plan.status());
+  plan = CallDispatch(operation, sequence, inputs->input, *plan);
+  if (!plan.ok()) {
+    const Failure failure = Left(plan.status());
+    if (failure.record) site_.objects.RowsUndefined(sequence);
+    return failure;
+  }
+  site_.objects.RowsDispatched(sequence, (*plan)->tag(), inputs->route_weights != nullptr);
+  if (plans) site_.objects.KeepPlan(operation.plan(), *plan);
+  last_plan_ = *std::move(plan);
+  last_token_count_ = inputs->input.token_count;
+  return Failure();
+}
+
+ExpertWeights OperationLauncher::Weights(int32_t layer, uint64_t version) const {
+  return ExpertWeights{layer, version, site_.memory.homes(layer), site_.memory.slots(),
+                       site_.shape.weights()};
+}
+
+Failure OperationLauncher::Prefetch(const v1::PrefetchWeightsOperation& operation,
+                                    Sequence sequence) {
+  absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
+  if (!plan.ok()) return Refused(plan.status());
+  return Left(site_.data_path.PrefetchWeights(
+      sequence, *plan, Weights(operation.layer(), operation.weights_version())));
+}
+
+Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) {
+  absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
+  if (!plan.ok()) return Refused(plan.status());
+  const bool weighted = operation.apply_route_weights();
+  absl::Status status = site_.objects.CheckRowsForExperts(**plan, weighted);
+  if (!status.ok()) return Refused(status);
+  RunExpertsInput input;
+  input.rows = site_.data_path.rows();
+  input.row_weights = weighted ? site_.data_path.row_weights() : nullptr;
+  input.output = site_.data_path.rows();
+  const ExpertWeights weights = Weights(operation.layer(), operation.weights_version());
+  Failure failure = Left(site_.data_path.RunExperts(*plan, weights, input));
+  if (failure.status.ok()) {
+    site_.objects.RowsComputed();
+  } else if (failure.record) {
+    site_.objects.RowsUndefined(site_.objects.last_sequence());
+  } else if (failure.status.code() == absl::StatusCode::kFailedPrecondition) {
+    failure.status = WithReason(failure.status, kReasonStaleWeights);
+  }
+  return failure;
+}
+
+Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequence sequence) {
+  const bool gathers = !operation.route_weights_output().empty();
+  absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
+  if (!plan.ok()) return Refused(plan.status());
+  absl::Status status = site_.objects.CheckRowsForCombine(**plan, gathers);
+  if (!status.ok()) return Refused(status);
+  const CombineInput input{site_.data_path.rows(),
+                           gathers ? site_.data_path.row_weights() : nullptr};
+  CombineOutput output;
+  output.hidden = Elements<BFloat16>(outputs_.at(operation.output()));
+  if (gathers) {
+    output.route_weights = Elements<float>(outputs_.at(operation.route_weights_output()));
+  }
+  const Failure failure = Left(site_.data_path.Combine(sequence, *plan, input, output));
+  if (failure.status.ok()) {
+    site_.objects.RowsConsumed(sequence);
+    // There was room for the names when the outputs were taken.
+    PERIGEE_CHECK(PutOutputs(operation).ok());
+  } else if (failure.record) {
+    site_.objects.RowsUndefined(sequence);
+    SpoilOutputs(operation, sequence);
+  }
+  return failure;
+}
+
+void OperationLauncher::SpoilOutputs(const v1::CombineOperation& operation, Sequence sequence) {
+  const std::string reason =
+      absl::StrCat("the combine of sequence ", sequence.value, " ended early");
+  site_.tensors.MarkUndefined(operation.output(), reason);
+  if (operation.route_weights_output().empty()) return;
+  site_.tensors.MarkUndefined(operation.route_weights_output(), reason);
+}
+
+absl::Status OperationLauncher::PutOutputs(const v1::CombineOperation& operation) {
+  absl::Status status = site_.tensors.Put(operation.output(), outputs_.at(operation.output()));
+  if (!status.ok() || operation.route_weights_output().empty()) return status;
+  return site_.tensors.Put(operation.route_weights_output(),
+                           outputs_.at(operation.route_weights_output()));
+}
+
+absl::optional<v1::PlanSummary> OperationLauncher::SummariseLastPlan() const {
+  if (!last_plan_) return absl::nullopt;
+  absl::StatusOr<PlanTensors> tensors = site_.data_path.ReadPlan(last_plan_);
+  if (!tensors.ok()) return absl::nullopt;
+  return SummarisePlan(*tensors, site_.shape.geometry, site_.memory.rank(), last_token_count_);
+}
+
+}  // namespace perigee

@@ -1,0 +1,77 @@
+// Launches one operation of a program on a rank's data path: looks its objects up, refuses dead
+// ones before anything is touched, and writes down what the operation did to them.
+#ifndef PERIGEE_WORKER_OPS_OPERATION_LAUNCHER_H_
+#define PERIGEE_WORKER_OPS_OPERATION_LAUNCHER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "proto/v1/program.pb.h"
+#include "worker/memory/buffer_memory.h"
+#include "worker/memory/buffer_shape.h"
+#include "worker/ops/error_report.h"
+#include "worker/session/objects.h"
+#include "worker/session/tensor_store.h"
+
+namespace perigee {
+
+// Where a program runs: one buffer of this rank. Borrowed, and nobody else's while the program
+// runs.
+struct ProgramSite {
+  const BufferShape& shape;
+  DataPath& data_path;
+  const BufferMemory& memory;
+  BufferObjects& objects;
+  TensorStore& tensors;
+};
+
+class OperationLauncher {
+ public:
+  explicit OperationLauncher(const ProgramSite& site) : site_(site) {}
+
+  // Memory for every output of a checked program. Until an output is written, its name has nothing.
+  absl::Status TakeOutputs(const v1::Program& program, uint64_t program_id);
+
+  // Blocks as long as the operation does. A failure without a record is a refusal: nothing was
+  // touched, and no other rank knows of it yet. `sequence` is 0 for local operations.
+  Failure Launch(const v1::ProgramOperation& operation, Sequence sequence);
+  // Takes this rank's part in an operation that it does not launch. OK when all have been told.
+  Failure Decline(const v1::ProgramOperation& operation, Sequence sequence);
+
+  // What the last dispatch did; none before there is one, or where it cannot be read.
+  absl::optional<v1::PlanSummary> SummariseLastPlan() const;
+
+ private:
+  struct DispatchTensors {
+    std::shared_ptr<StoredTensor> hidden, topk_experts,
+        route_weights;  // the latter two may be null
+    DispatchInput input;
+  };
+
+  Failure Dispatch(const v1::DispatchOperation& operation, Sequence sequence);
+  Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence);
+  Failure RunExperts(const v1::RunExpertsOperation& operation);
+  Failure Combine(const v1::CombineOperation& operation, Sequence sequence);
+
+  absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
+  absl::StatusOr<PlanPtr> CallDispatch(const v1::DispatchOperation& operation, Sequence sequence,
+                                       const DispatchInput& input, PlanPtr saved_plan);
+  ExpertWeights Weights(int32_t layer, uint64_t version) const;
+  absl::Status PutOutputs(const v1::CombineOperation& operation);
+  void SpoilOutputs(const v1::CombineOperation& operation, Sequence sequence);
+  // What the data path says about the operation that has just failed.
+  Failure Left(const absl::Status& status) const;
+
+  const ProgramSite site_;
+  std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
+  PlanPtr last_plan_;
+  int32_t last_token_count_ = 0;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_OPS_OPERATION_LAUNCHER_H_

@@ -1,0 +1,155 @@
+#include "worker/ops/program_check.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+using Kind = v1::ProgramOperation;
+
+absl::Status CheckOptionalName(absl::string_view what, const std::string& name) {
+  return name.empty() ? absl::OkStatus() : CheckObjectName(what, name);
+}
+
+absl::Status CheckWeights(int32_t layer, uint64_t version, const BufferShape& shape) {
+  if (!shape.has_weights()) return absl::InvalidArgumentError("the buffer keeps no weights");
+  if (layer < 0 || layer >= shape.layers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer is ", layer, ", the buffer has ", shape.layers));
+  }
+  if (version == 0) return absl::InvalidArgumentError("weights_version is 0");
+  return absl::OkStatus();
+}
+
+absl::Status Check(const v1::DispatchOperation& dispatch) {
+  absl::Status status = CheckObjectName("hidden", dispatch.hidden());
+  if (status.ok()) status = CheckOptionalName("route_weights", dispatch.route_weights());
+  if (!status.ok()) return status;
+  if (dispatch.saved_plan().empty()) {
+    status = CheckObjectName("topk_experts", dispatch.topk_experts());
+    return status.ok() ? CheckObjectName("plan", dispatch.plan()) : status;
+  }
+  if (!dispatch.plan().empty()) {
+    return absl::InvalidArgumentError("plan and saved_plan are both set, expected one of them");
+  }
+  return CheckObjectName("saved_plan", dispatch.saved_plan());
+}
+
+absl::Status Check(const v1::CombineOperation& combine) {
+  absl::Status status = CheckObjectName("plan", combine.plan());
+  if (status.ok()) status = CheckObjectName("output", combine.output());
+  if (!status.ok()) return status;
+  return CheckOptionalName("route_weights_output", combine.route_weights_output());
+}
+
+absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferShape& shape) {
+  absl::Status status;
+  switch (operation.operation_case()) {
+    case Kind::kDispatch:
+      return Check(operation.dispatch());
+    case Kind::kPrefetchWeights:
+      status = CheckObjectName("plan", operation.prefetch_weights().plan());
+      if (!status.ok()) return status;
+      return CheckWeights(operation.prefetch_weights().layer(),
+                          operation.prefetch_weights().weights_version(), shape);
+    case Kind::kRunExperts:
+      status = CheckObjectName("plan", operation.run_experts().plan());
+      if (!status.ok()) return status;
+      return CheckWeights(operation.run_experts().layer(),
+                          operation.run_experts().weights_version(), shape);
+    case Kind::kCombine:
+      return Check(operation.combine());
+    case Kind::kBarrier:
+      return absl::OkStatus();
+    case Kind::OPERATION_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("no operation is set, or one that is unknown here");
+}
+
+std::set<std::string> InputsOf(const v1::Program& program) {
+  std::set<std::string> inputs;
+  for (const v1::ProgramOperation& operation : program.operations()) {
+    if (!operation.has_dispatch()) continue;
+    inputs.insert(operation.dispatch().hidden());
+    inputs.insert(operation.dispatch().topk_experts());
+    inputs.insert(operation.dispatch().route_weights());
+  }
+  return inputs;
+}
+
+// An output is memory of its own: written by one operation, read by none.
+absl::Status CheckOutputs(const v1::Program& program, const BufferShape& shape) {
+  const std::set<std::string> inputs = InputsOf(program);
+  std::set<std::string> outputs;
+  for (const OutputTensor& output : OutputsOf(program, shape)) {
+    if (inputs.count(output.name) > 0) {
+      return InvalidProgram(absl::StrCat("output '", output.name, "' is also an input"));
+    }
+    if (!outputs.insert(output.name).second) {
+      return InvalidProgram(absl::StrCat("output '", output.name, "' is named twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) {
+  if (program.operations_size() == 0) return InvalidProgram("the program has no operations");
+  if (program.operations_size() > kMaxProgramOperations) {
+    return InvalidProgram(absl::StrCat("the program has ", program.operations_size(),
+                                       " operations, expected at most ", kMaxProgramOperations));
+  }
+  if (program.iterations() < 0) {
+    return InvalidProgram(absl::StrCat("iterations is ", program.iterations()));
+  }
+  for (int index = 0; index < program.operations_size(); ++index) {
+    const v1::ProgramOperation& operation = program.operations(index);
+    if (absl::Status status = CheckOperation(operation, shape); !status.ok()) {
+      return InvalidProgram(absl::StrCat("operation ", index, " (", OperationName(operation),
+                                         "): ", status.message()));
+    }
+  }
+  return CheckOutputs(program, shape);
+}
+
+bool IsCollective(const v1::ProgramOperation& operation) { return !operation.has_run_experts(); }
+
+const char* OperationName(const v1::ProgramOperation& operation) {
+  switch (operation.operation_case()) {
+    case Kind::kDispatch:
+      return "dispatch";
+    case Kind::kPrefetchWeights:
+      return "prefetch_weights";
+    case Kind::kRunExperts:
+      return "run_experts";
+    case Kind::kCombine:
+      return "combine";
+    case Kind::kBarrier:
+      return "barrier";
+    case Kind::OPERATION_NOT_SET:
+      break;
+  }
+  return "none";
+}
+
+std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape) {
+  const int64_t tokens = shape.geometry.tokens;
+  std::vector<OutputTensor> outputs;
+  for (const v1::ProgramOperation& operation : program.operations()) {
+    if (!operation.has_combine()) continue;
+    const v1::CombineOperation& combine = operation.combine();
+    outputs.push_back(
+        {combine.output(), MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {tokens, shape.hidden})});
+    if (combine.route_weights_output().empty()) continue;
+    outputs.push_back({combine.route_weights_output(),
+                       MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {tokens, shape.geometry.topk})});
+  }
+  return outputs;
+}
+
+}  // namespace perigee

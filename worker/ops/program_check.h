@@ -1,0 +1,39 @@
+// Whether a program makes sense on a buffer, whatever is written there: the part of the check that
+// has the same outcome on every rank, so that a refusal needs no word to the others.
+#ifndef PERIGEE_WORKER_OPS_PROGRAM_CHECK_H_
+#define PERIGEE_WORKER_OPS_PROGRAM_CHECK_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/v1/program.pb.h"
+#include "worker/memory/buffer_shape.h"
+#include "worker/session/tensor_spec.h"
+
+namespace perigee {
+
+inline constexpr int kMaxProgramOperations = 1024;
+
+// INVALID_PROGRAM, naming the operation by index and kind, and what is wrong with it: no or too
+// many operations, a negative number of iterations, an empty or malformed name, both or none of
+// plan and saved_plan, a layer that is not there, version 0, weights where none are kept, an output
+// that is named twice or read as an input.
+absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape);
+
+// Whether all ranks take part, so that it has a sequence.
+bool IsCollective(const v1::ProgramOperation& operation);
+// dispatch, prefetch_weights, run_experts, combine or barrier.
+const char* OperationName(const v1::ProgramOperation& operation);
+
+// A tensor that a program writes.
+struct OutputTensor {
+  std::string name;
+  TensorSpec spec;
+};
+// Of a checked program, each once.
+std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_OPS_PROGRAM_CHECK_H_

@@ -1,0 +1,106 @@
+#include "worker/ops/program_check.h"
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+BufferShape Shape() {
+  BufferShape shape;
+  shape.geometry = Geometry{2, 4, 8, 2, 2, 4};
+  shape.hidden = 16;
+  shape.intermediate = 24;
+  shape.layers = 2;
+  return shape;
+}
+
+v1::Program Parse(const std::string& text) {
+  v1::Program program;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &program)) << text;
+  return program;
+}
+
+constexpr char kGood[] = R"pb(
+  operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } }
+  operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 } }
+  operations { run_experts { plan: "p" layer: 1 weights_version: 3 apply_route_weights: true } }
+  operations { combine { plan: "p" output: "y" route_weights_output: "v" } }
+  operations { dispatch { hidden: "x" saved_plan: "p" } }
+  operations { barrier {} }
+  iterations: 3
+)pb";
+
+TEST(ProgramCheckTest, AWholeLayerIsFine) { EXPECT_TRUE(CheckProgram(Parse(kGood), Shape()).ok()); }
+
+TEST(ProgramCheckTest, OnlyRunExpertsIsLocal) {
+  const v1::Program program = Parse(kGood);
+  std::vector<std::string> collective;
+  for (const v1::ProgramOperation& operation : program.operations()) {
+    if (IsCollective(operation)) collective.push_back(OperationName(operation));
+  }
+  EXPECT_EQ(collective, (std::vector<std::string>{"dispatch", "prefetch_weights", "combine",
+                                                  "dispatch", "barrier"}));
+}
+
+TEST(ProgramCheckTest, OutputsHaveTheShapesOfACombine) {
+  const std::vector<OutputTensor> outputs = OutputsOf(Parse(kGood), Shape());
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].name, "y");
+  EXPECT_EQ(Describe(outputs[0].spec), "bfloat16 [8, 16]");
+  EXPECT_EQ(outputs[1].name, "v");
+  EXPECT_EQ(Describe(outputs[1].spec), "float32 [8, 2]");
+}
+
+TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "no operations"},
+      {"operations {}", "operation 0 (none)"},
+      {"operations { barrier {} } iterations: -1", "iterations is -1"},
+      {R"(operations { barrier {} } operations { dispatch { topk_experts: "t" plan: "p" } })",
+       "operation 1 (dispatch): hidden ''"},
+      {R"(operations { dispatch { hidden: "x" plan: "p" } })", "topk_experts ''"},
+      {R"(operations { dispatch { hidden: "x" topk_experts: "t" } })", "plan ''"},
+      {R"(operations { dispatch { hidden: "x" topk_experts: "t" plan: "p" saved_plan: "q" } })",
+       "both set"},
+      {R"(operations { dispatch { hidden: "a b" topk_experts: "t" plan: "p" } })", "hidden 'a b'"},
+      {R"(operations { prefetch_weights { layer: 1 weights_version: 1 } })", "plan ''"},
+      {R"(operations { prefetch_weights { plan: "p" layer: 2 weights_version: 1 } })",
+       "layer is 2, the buffer has 2"},
+      {R"(operations { run_experts { plan: "p" layer: -1 weights_version: 1 } })", "layer is -1"},
+      {R"(operations { run_experts { plan: "p" } })", "weights_version is 0"},
+      {R"(operations { combine { plan: "p" } })", "output ''"},
+      {R"(operations { combine { plan: "p" output: "y" route_weights_output: "y" } })",
+       "'y' is named twice"},
+      {R"(operations { dispatch { hidden: "x" topk_experts: "t" plan: "p" } }
+          operations { combine { plan: "p" output: "x" } })",
+       "'x' is also an input"},
+  };
+  for (const auto& [text, names] : cases) {
+    const absl::Status status = CheckProgram(Parse(text), Shape());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ReasonOf(status), kReasonInvalidProgram);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(names));
+  }
+}
+
+TEST(ProgramCheckTest, TooManyOperationsAreRefused) {
+  v1::Program program;
+  for (int i = 0; i < kMaxProgramOperations; ++i) program.add_operations()->mutable_barrier();
+  EXPECT_TRUE(CheckProgram(program, Shape()).ok());
+  program.add_operations()->mutable_barrier();
+  EXPECT_FALSE(CheckProgram(program, Shape()).ok());
+}
+
+TEST(ProgramCheckTest, ABufferWithoutWeightsRunsNoExperts) {
+  BufferShape shape = Shape();
+  shape.intermediate = shape.layers = 0;
+  EXPECT_THAT(std::string(CheckProgram(Parse(kGood), shape).message()), HasSubstr("no weights"));
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,136 @@
+#include "worker/ops/program_runner.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/ops/program_check.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+
+ProgramRunner::ProgramRunner(const GroupView& group, const ProgramSite& site,
+                             const ProgramOrder& order, const Clock& clock,
+                             const ProgramEvents& events)
+    : group_(group),
+      site_(site),
+      order_(order),
+      clock_(clock),
+      events_(events),
+      launcher_(site),
+      next_sequence_(order.first_sequence),
+      last_report_(clock.Monotonic()) {}
+
+ProgramOutcome ProgramRunner::Run() {
+  if (absl::Status status = Prepare(); !status.ok()) {
+    failure_ = Failure{status, absl::nullopt};
+    return Outcome();
+  }
+  absl::Status outputs = launcher_.TakeOutputs(order_.program, order_.program_id);
+  // The other ranks know nothing of it: the first collective operation is declined.
+  if (!outputs.ok()) failure_ = Failure{outputs, absl::nullopt};
+  const int32_t iterations = std::max(1, order_.program.iterations());
+  for (int32_t iteration = 0; iteration < iterations; ++iteration) {
+    for (int index = 0; index < order_.program.operations_size(); ++index) {
+      if (!Step(index)) return Outcome();
+    }
+    if (!failure_) ++iterations_done_;
+  }
+  return Outcome();
+}
+
+absl::Status ProgramRunner::Prepare() {
+  if (absl::Status status = CheckProgram(order_.program, site_.shape); !status.ok()) return status;
+  if (order_.first_sequence <= site_.objects.last_sequence()) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "the program begins at sequence ", order_.first_sequence.value,
+                          ", sequence ", site_.objects.last_sequence().value, " is used already")),
+                      kReasonOutOfStep);
+  }
+  for (int index = 0; index < order_.program.operations_size(); ++index) {
+    v1::OperationTiming& timing = timings_.emplace_back();
+    timing.set_operation_index(index);
+    timing.set_operation(OperationName(order_.program.operations(index)));
+  }
+  return absl::OkStatus();
+}
+
+bool ProgramRunner::Step(int index) {
+  const v1::ProgramOperation& operation = order_.program.operations(index);
+  const bool collective = IsCollective(operation);
+  if (!collective && failure_) return true;
+  const Sequence sequence = collective ? TakeSequence() : Sequence();
+  if (failure_) {
+    DeclineAt(operation, sequence);
+    return false;
+  }
+  const absl::Duration begin = clock_.Monotonic();
+  Failure failure = launcher_.Launch(operation, sequence);
+  if (failure.status.ok()) {
+    Count(index, clock_.Monotonic() - begin);
+    return true;
+  }
+  failure_ = std::move(failure);
+  if (!collective) return true;
+  if (!failure_->record) {
+    DeclineAt(operation, sequence);
+    return false;
+  }
+  // Found by this rank alone: the others have gone on to the next operation.
+  return failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
+}
+
+Sequence ProgramRunner::TakeSequence() {
+  const Sequence sequence = next_sequence_;
+  next_sequence_ = sequence.Next();
+  site_.objects.UseSequence(sequence);
+  return sequence;
+}
+
+// When the others could not be told, that is the graver failure.
+void ProgramRunner::DeclineAt(const v1::ProgramOperation& operation, Sequence sequence) {
+  const Failure decline = launcher_.Decline(operation, sequence);
+  if (decline.status.ok()) return;
+  const std::string message =
+      absl::StrCat(decline.status.message(),
+                   "; this rank had refused the operation: ", failure_->status.message());
+  failure_ = Failure{absl::Status(decline.status.code(), message), decline.record};
+}
+
+void ProgramRunner::Count(int index, absl::Duration duration) {
+  const int64_t ns = absl::ToInt64Nanoseconds(duration);
+  v1::OperationTiming& timing = timings_[index];
+  timing.set_min_ns(timing.count() == 0 ? ns : std::min<int64_t>(timing.min_ns(), ns));
+  timing.set_max_ns(std::max<int64_t>(timing.max_ns(), ns));
+  timing.set_total_ns(timing.total_ns() + ns);
+  timing.set_count(timing.count() + 1);
+  if (events_.on_operation_done) events_.on_operation_done();
+  ReportProgress();
+}
+
+void ProgramRunner::ReportProgress() {
+  if (order_.progress_interval <= absl::ZeroDuration() || !events_.on_progress) return;
+  const absl::Duration now = clock_.Monotonic();
+  if (now - last_report_ < order_.progress_interval) return;
+  last_report_ = now;
+  events_.on_progress(Progress());
+}
+
+v1::ProgramProgress ProgramRunner::Progress() const {
+  v1::ProgramProgress progress;
+  progress.set_program_id(order_.program_id);
+  progress.set_group(group_.group);
+  progress.set_rank(group_.rank.value);
+  progress.set_iterations_done(iterations_done_);
+  progress.set_last_sequence(site_.objects.last_sequence().value);
+  for (const v1::OperationTiming& timing : timings_) *progress.add_timings() = timing;
+  if (absl::optional<v1::PlanSummary> plan = launcher_.SummariseLastPlan()) {
+    *progress.mutable_plan() = *std::move(plan);
+  }
+  return progress;
+}
+
+ProgramOutcome ProgramRunner::Outcome() const {
+  return ProgramOutcome{ToRankStatus(group_, failure_.value_or(Failure())), Progress()};
+}
+
+}  // namespace perigee

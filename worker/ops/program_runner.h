@@ -1,0 +1,80 @@
+// Runs a program on one rank: launches its operations in order, keeps this rank's place among the
+// others when one fails, and measures.
+//
+// How a failure is left:
+//  - the program itself is wrong: every rank finds that by itself; nothing is launched.
+//  - a collective operation is refused before its launch: this rank declines it, all leave there.
+//  - a local operation fails, or this rank alone finds stale weights: this rank declines the next
+//    collective operation of the program; if there is none, it just reports.
+//  - an operation was left early: the program ends here; the record says whether all did.
+#ifndef PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
+#define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "proto/support/clock.h"
+#include "proto/v1/command.pb.h"
+#include "worker/ops/error_report.h"
+#include "worker/ops/group_view.h"
+#include "worker/ops/operation_launcher.h"
+
+namespace perigee {
+
+struct ProgramOrder {
+  uint64_t program_id = 0;
+  Sequence first_sequence;
+  v1::Program program;
+  absl::Duration progress_interval;  // zero: no progress is reported before the end
+};
+
+struct ProgramEvents {
+  std::function<void(const v1::ProgramProgress&)> on_progress;  // at most once per interval
+  std::function<void()> on_operation_done;
+};
+
+struct ProgramOutcome {
+  v1::RankStatus status;
+  v1::ProgramProgress progress;
+};
+
+// One run of one program, on one thread.
+class ProgramRunner {
+ public:
+  // All references outlive the runner.
+  ProgramRunner(const GroupView& group, const ProgramSite& site, const ProgramOrder& order,
+                const Clock& clock, const ProgramEvents& events);
+
+  // Blocks until the program has ended on this rank. Every wait inside is bounded by the data
+  // path's operation timeout, its abort word and its cancel wish.
+  ProgramOutcome Run();
+
+ private:
+  absl::Status Prepare();
+  // False when the program ends with this operation.
+  bool Step(int index);
+  void DeclineAt(const v1::ProgramOperation& operation, Sequence sequence);
+  Sequence TakeSequence();
+  void Count(int index, absl::Duration duration);
+  void ReportProgress();
+  v1::ProgramProgress Progress() const;
+  ProgramOutcome Outcome() const;
+
+  const GroupView& group_;
+  const ProgramSite site_;
+  const ProgramOrder& order_;
+  const Clock& clock_;
+  const ProgramEvents& events_;
+  OperationLauncher launcher_;
+  Sequence next_sequence_;
+  absl::optional<Failure> failure_;
+  int32_t iterations_done_ = 0;
+  std::vector<v1::OperationTiming> timings_;
+  absl::Duration last_report_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_

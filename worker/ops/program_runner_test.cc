@@ -1,0 +1,327 @@
+#include "worker/ops/program_runner.h"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fake_clock.h"
+#include "worker/session/failure_reason.h"
+#include "worker/testing/fake_backend.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kDispatch[] =
+    R"(operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } })";
+constexpr char kPrefetch[] =
+    R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 } })";
+constexpr char kExperts[] =
+    R"(operations { run_experts { plan: "p" layer: 1 weights_version: 3 } })";
+constexpr char kCombine[] = R"(operations { combine { plan: "p" output: "y" } })";
+constexpr char kBarrier[] = "operations { barrier {} }";
+
+std::string Layer() { return absl::StrCat(kDispatch, kPrefetch, kExperts, kCombine); }
+
+// One rank of one, on a data path that does as it is told.
+class ProgramRunnerTest : public ::testing::Test {
+ protected:
+  ProgramRunnerTest() {
+    shape_.geometry = Geometry{1, 2, 4, 2, 1, 1};
+    shape_.hidden = 8;
+    shape_.intermediate = 8;
+    shape_.layers = 2;
+    memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
+    DataPathOptions options;
+    options.geometry = shape_.geometry;
+    options.hidden = shape_.hidden;
+    options.rank = RankId(0);
+    options.buffer = BufferId(3);
+    options.generation = Generation(7);
+    path_ = std::make_unique<FakeDataPath>(options);
+    Write("x", v1::TENSOR_DTYPE_BFLOAT16, {3, 8});
+    Write("t", v1::TENSOR_DTYPE_INT32, {3, 2});
+    Write("w", v1::TENSOR_DTYPE_FLOAT32, {3, 2});
+  }
+
+  void Write(const std::string& name, v1::TensorDtype dtype, std::vector<int64_t> shape) {
+    ASSERT_TRUE(tensors_.Put(name, *tensors_.Allocate(MakeTensorSpec(dtype, shape))).ok());
+  }
+
+  ProgramOutcome Run(const std::string& text, uint64_t first_sequence = 1) {
+    ProgramOrder order;
+    order.program_id = 5;
+    order.first_sequence = Sequence(first_sequence);
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &order.program)) << text;
+    order.progress_interval = interval_;
+    const ProgramSite site{shape_, *path_, *memory_, objects_, tensors_};
+    return ProgramRunner(group_, site, order, clock_, events_).Run();
+  }
+  // The operation of this name, or all for "", ends like this.
+  void Fail(const std::string& name, FakeDataPath::Outcome outcome) {
+    path_->set_behaviour([=](const std::string& operation, Sequence) {
+      return operation == name ? outcome : FakeDataPath::Outcome();
+    });
+  }
+  FakeDataPath::Outcome Leave(AbortReason reason, Operation operation, uint64_t sequence) {
+    return path_->LeaveEarly(reason, operation, Sequence(sequence));
+  }
+
+  const GroupView group_{"tenants/t/groups/g", Generation(7), RankId(0), {"workers/a"}};
+  BufferShape shape_;
+  FakeBackend backend_;
+  ByteBudget budget_{1 << 20};
+  std::unique_ptr<BufferMemory> memory_;
+  std::unique_ptr<FakeDataPath> path_;
+  BufferObjects objects_{"tenants/t/groups/g/buffers/b", BufferId(3), Generation(7)};
+  TensorStore tensors_{backend_, budget_};
+  FakeClock clock_;
+  absl::Duration interval_;
+  ProgramEvents events_;
+};
+
+TEST_F(ProgramRunnerTest, RunsAWholeLayerInOrder) {
+  const ProgramOutcome outcome = Run(Layer());
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_weights 2", "run_experts 0", "combine 3"));
+  EXPECT_EQ(outcome.progress.program_id(), 5u);
+  EXPECT_EQ(outcome.progress.group(), "tenants/t/groups/g");
+  EXPECT_EQ(outcome.progress.iterations_done(), 1);
+  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+  EXPECT_EQ(outcome.progress.plan().token_count(), 3);
+  EXPECT_EQ(path_->last_dispatch().token_count, 3);
+  EXPECT_EQ(path_->last_combine().rows, path_->rows());
+  EXPECT_EQ(path_->last_combine().row_weights, nullptr);
+  EXPECT_EQ(path_->last_run_experts().output, path_->rows());
+  EXPECT_EQ(path_->last_run_experts().row_weights, nullptr);
+  EXPECT_EQ(path_->last_weights().layer, 1);
+  EXPECT_EQ(path_->last_weights().version, 3u);
+  EXPECT_EQ(path_->last_weights().home[0], memory_->own_home(1));
+  const std::shared_ptr<StoredTensor> output = *tensors_.Find("y");
+  EXPECT_EQ(reinterpret_cast<BFloat16*>(output->data())->bits, 0x3f80);
+}
+
+TEST_F(ProgramRunnerTest, IterationsGoOnCounting) {
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 3");
+  EXPECT_EQ(outcome.status.code(), 0);
+  EXPECT_EQ(outcome.progress.iterations_done(), 3);
+  EXPECT_EQ(outcome.progress.last_sequence(), 9u);
+  EXPECT_EQ(path_->calls().back(), "combine 9");
+  EXPECT_EQ(Run(kBarrier, 10).progress.last_sequence(), 10u);
+}
+
+TEST_F(ProgramRunnerTest, MeasuresEveryOperation) {
+  int64_t milliseconds = 0;
+  path_->set_behaviour([&](const std::string& operation, Sequence) {
+    if (operation == "combine") clock_.Advance(absl::Milliseconds(++milliseconds));
+    return FakeDataPath::Outcome();
+  });
+  const v1::ProgramProgress progress = Run(Layer() + " iterations: 3").progress;
+  ASSERT_EQ(progress.timings_size(), 4);
+  EXPECT_EQ(progress.timings(0).operation(), "dispatch");
+  EXPECT_EQ(progress.timings(0).total_ns(), 0);
+  const v1::OperationTiming& combine = progress.timings(3);
+  EXPECT_EQ(combine.operation_index(), 3);
+  EXPECT_EQ(combine.count(), 3);
+  EXPECT_EQ(combine.min_ns(), 1'000'000);
+  EXPECT_EQ(combine.max_ns(), 3'000'000);
+  EXPECT_EQ(combine.total_ns(), 6'000'000);
+}
+
+TEST_F(ProgramRunnerTest, ReportsProgressOncePerInterval) {
+  interval_ = absl::Milliseconds(10);
+  std::vector<int32_t> reported;
+  int operations = 0;
+  events_.on_progress = [&](const v1::ProgramProgress& progress) {
+    reported.push_back(progress.iterations_done());
+  };
+  events_.on_operation_done = [&] { ++operations; };
+  path_->set_behaviour([&](const std::string&, Sequence) {
+    clock_.Advance(absl::Milliseconds(5));
+    return FakeDataPath::Outcome();
+  });
+  Run(absl::StrCat(kBarrier, " iterations: 6"));
+  EXPECT_THAT(reported, ElementsAre(1, 3, 5));
+  EXPECT_EQ(operations, 6);
+}
+
+TEST_F(ProgramRunnerTest, AWrongProgramLaunchesNothing) {
+  const ProgramOutcome outcome = Run(absl::StrCat(kBarrier, "operations {}"));
+  EXPECT_EQ(outcome.status.reason(), "INVALID_PROGRAM");
+  EXPECT_TRUE(path_->calls().empty());
+  EXPECT_EQ(outcome.progress.last_sequence(), 0u);
+}
+
+TEST_F(ProgramRunnerTest, AMissingInputIsDeclinedAtItsOwnSequence) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kBarrier, R"(operations { dispatch { hidden: "z" topk_experts: "t" plan: "p" } })",
+      kBarrier));
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 2"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_EQ(outcome.status.code(), 9);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("'z'"));
+  EXPECT_EQ(outcome.progress.last_sequence(), 2u);
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+  // The next program begins after the declined operation.
+  EXPECT_EQ(Run(kBarrier, 3).status.code(), 0);
+}
+
+TEST_F(ProgramRunnerTest, InputsMustFitEachOther) {
+  Write("t", v1::TENSOR_DTYPE_INT32, {2, 2});
+  const ProgramOutcome outcome = Run(kDispatch);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("int32 [2, 2]"));
+  EXPECT_THAT(outcome.status.message(), HasSubstr("int32 [3, 2]"));
+  EXPECT_THAT(path_->calls(), ElementsAre("decline 1"));
+}
+
+TEST_F(ProgramRunnerTest, AMissingPlanIsDeclined) {
+  EXPECT_EQ(Run(kCombine).status.reason(), "STALE_OBJECT");
+  EXPECT_EQ(Run(R"(operations { dispatch { hidden: "x" saved_plan: "p" } })", 2).status.reason(),
+            "STALE_OBJECT");
+  EXPECT_THAT(path_->calls(), ElementsAre("decline 1", "decline 2"));
+}
+
+TEST_F(ProgramRunnerTest, ConsumedRowsAreRefusedUntilDispatchedAgain) {
+  EXPECT_EQ(Run(Layer()).status.code(), 0);
+  ProgramOutcome outcome = Run(kCombine, 4);
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_THAT(outcome.status.message(), HasSubstr("consumed"));
+  outcome = Run(absl::StrCat(R"(operations { dispatch { hidden: "x" saved_plan: "p" } })", kExperts,
+                             kCombine),
+                5);
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_EQ(path_->calls().back(), "combine 6");
+}
+
+TEST_F(ProgramRunnerTest, WeightsThatDidNotTravelCannotBeGathered) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      R"(operations { dispatch { hidden: "x" topk_experts: "t" plan: "p" } })",
+      R"(operations { combine { plan: "p" output: "y" route_weights_output: "v" } })"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "decline 2"));
+}
+
+TEST_F(ProgramRunnerTest, GatheredWeightsHaveTheirOutput) {
+  EXPECT_EQ(Run(absl::StrCat(kDispatch, R"(operations { combine {
+        plan: "p" output: "y" route_weights_output: "v" } })"))
+                .status.code(),
+            0);
+  EXPECT_EQ(path_->last_combine().row_weights, path_->row_weights());
+  EXPECT_EQ(Describe((*tensors_.Find("v"))->spec()), "float32 [4, 2]");
+}
+
+TEST_F(ProgramRunnerTest, ALocalFailureDeclinesTheNextCollectiveOperation) {
+  Fail("run_experts", {absl::FailedPreconditionError("slot 0 holds another expert"), {}});
+  const ProgramOutcome outcome = Run(Layer());
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_weights 2", "run_experts 0", "decline 3"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+  EXPECT_EQ(ReasonOf(tensors_.Find("y").status()), kReasonStaleObject);
+}
+
+TEST_F(ProgramRunnerTest, ALocalFailureDeclinesInTheNextIterationToo) {
+  Fail("run_experts", {absl::InternalError("x"), {}});
+  const ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kExperts, kExperts, " iterations: 2"));
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "run_experts 0", "decline 2"));
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+}
+
+TEST_F(ProgramRunnerTest, ALastLocalFailureIsJustReported) {
+  Fail("run_experts", {absl::InternalError("x"), {}});
+  const ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kExperts));
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "run_experts 0"));
+  EXPECT_EQ(outcome.status.reason(), "INTERNAL");
+  EXPECT_EQ(outcome.progress.last_sequence(), 1u);
+}
+
+TEST_F(ProgramRunnerTest, StaleWeightsFoundInACollectiveOperationDeclineTheNext) {
+  Fail("prefetch_weights", Leave(AbortReason::kStaleWeights, Operation::kPrefetchWeights, 2));
+  const ProgramOutcome outcome = Run(Layer());
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "prefetch_weights 2", "decline 3"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+}
+
+TEST_F(ProgramRunnerTest, AnOperationThatTheDataPathRefusesIsDeclined) {
+  Fail("barrier", {absl::InvalidArgumentError("no"), {}});
+  const ProgramOutcome outcome = Run(absl::StrCat(kBarrier, kBarrier));
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 1"));
+  EXPECT_EQ(outcome.status.code(), 3);
+}
+
+TEST_F(ProgramRunnerTest, AnOperationThatAllRanksLeaveEndsTheProgram) {
+  for (const AbortReason reason :
+       {AbortReason::kBadRoute, AbortReason::kDisagreement, AbortReason::kCancelled,
+        AbortReason::kDeclined, AbortReason::kAborted, AbortReason::kDeadline,
+        AbortReason::kOutOfStep}) {
+    const uint64_t first = objects_.last_sequence().value + 1;
+    Fail("barrier", Leave(reason, Operation::kBarrier, first));
+    const size_t before = path_->calls().size();
+    const ProgramOutcome outcome = Run(absl::StrCat(kBarrier, kBarrier), first);
+    EXPECT_EQ(path_->calls().size(), before + 1);
+    EXPECT_EQ(outcome.progress.last_sequence(), first);
+    EXPECT_EQ(outcome.status.operation_error().sequence(), first);
+    EXPECT_NE(outcome.status.reason(), "INTERNAL");
+  }
+}
+
+TEST_F(ProgramRunnerTest, WhatAnEarlyEndSpoilsIsRefusedAfterwards) {
+  EXPECT_EQ(Run(Layer()).status.code(), 0);
+  Fail("combine", Leave(AbortReason::kCancelled, Operation::kCombine, 5));
+  EXPECT_EQ(Run(absl::StrCat(kDispatch, kCombine), 4).status.reason(), "CANCELLED");
+  EXPECT_THAT(std::string(tensors_.Find("y").status().message()), HasSubstr("sequence 5"));
+  path_->set_behaviour({});
+  const ProgramOutcome outcome = Run(kCombine, 6);
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_THAT(outcome.status.message(), HasSubstr("ended early"));
+}
+
+TEST_F(ProgramRunnerTest, ADeclinedDispatchSpoilsTheRowsOnThisRankToo) {
+  EXPECT_EQ(Run(kDispatch).status.code(), 0);
+  Run(R"(operations { dispatch { hidden: "z" topk_experts: "t" plan: "p" } })", 2);
+  EXPECT_EQ(Run(kExperts, 3).status.reason(), "STALE_OBJECT");
+}
+
+TEST_F(ProgramRunnerTest, ADeclineThatFailsIsTheGraverFailure) {
+  Fail("decline", Leave(AbortReason::kAborted, Operation::kNone, 1));
+  const ProgramOutcome outcome = Run(kCombine);
+  EXPECT_EQ(outcome.status.reason(), "GENERATION_ABORTED");
+  EXPECT_EQ(outcome.status.code(), 14);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("no plan 'p'"));
+}
+
+TEST_F(ProgramRunnerTest, NoRoomForAnOutputIsDeclinedAtTheFirstCollectiveOperation) {
+  const ByteBudget::Share all = *budget_.Take((1 << 20) - budget_.used_bytes());
+  const ProgramOutcome outcome = Run(Layer());
+  EXPECT_EQ(outcome.status.code(), 8);
+  EXPECT_THAT(path_->calls(), ElementsAre("decline 1"));
+  EXPECT_EQ(outcome.progress.last_sequence(), 1u);
+}
+
+TEST_F(ProgramRunnerTest, AUsedSequenceIsRefused) {
+  EXPECT_EQ(Run(kBarrier, 5).status.code(), 0);
+  const ProgramOutcome outcome = Run(kBarrier, 5);
+  EXPECT_EQ(outcome.status.reason(), "OUT_OF_STEP");
+  EXPECT_EQ(outcome.progress.last_sequence(), 5u);
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 5"));
+}
+
+TEST_F(ProgramRunnerTest, AnAbortFromAnotherThreadEndsAWait) {
+  path_->set_behaviour([&](const std::string&, Sequence sequence) {
+    return path_->AwaitAbort(Operation::kBarrier, sequence);
+  });
+  std::thread other([&] {
+    path_->AwaitWaiter();
+    path_->Abort(0, "gone");
+  });
+  EXPECT_EQ(Run(kBarrier).status.reason(), "GENERATION_ABORTED");
+  other.join();
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,118 @@
+#include "worker/session/objects.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+std::string Describe(const ObjectTag& tag) {
+  return absl::StrCat("{buffer ", tag.buffer.value, ", generation ", tag.generation.value,
+                      ", sequence ", tag.sequence.value, "}");
+}
+
+std::string DescribeRows(const ShardRows& rows) {
+  switch (rows.state) {
+    case RowsState::kNone:
+      return "no rows: nothing was dispatched in this generation";
+    case RowsState::kDispatched:
+      return absl::StrCat("rows ", Describe(rows.tag), " of plan ", Describe(rows.plan));
+    case RowsState::kExpertOutput:
+      return absl::StrCat("expert output of rows ", Describe(rows.tag), " of plan ",
+                          Describe(rows.plan));
+    case RowsState::kConsumed:
+      return absl::StrCat("rows ", Describe(rows.tag), ", consumed by the combine of sequence ",
+                          rows.ended.value);
+    case RowsState::kUndefined:
+      return absl::StrCat("undefined rows: the operation of sequence ", rows.ended.value,
+                          " that writes them ended early");
+  }
+  return "unknown rows";
+}
+
+}  // namespace
+
+BufferObjects::BufferObjects(std::string buffer_name, BufferId buffer, Generation generation)
+    : buffer_name_(std::move(buffer_name)), buffer_(buffer), generation_(generation) {}
+
+std::string BufferObjects::DescribeLiving() const {
+  return absl::StrCat(buffer_name_, " lives as {buffer ", buffer_.value, ", generation ",
+                      generation_.value, ", sequence ", last_sequence_.value, "}");
+}
+
+absl::Status BufferObjects::CheckAlive(absl::string_view object, const ObjectTag& tag) const {
+  if (tag.buffer == buffer_ && tag.generation == generation_) return absl::OkStatus();
+  return StaleObject(absl::StrCat(object, " carries ", Describe(tag), "; ", DescribeLiving()));
+}
+
+absl::StatusOr<PlanPtr> BufferObjects::FindPlan(const std::string& name) const {
+  const auto found = plans_.find(name);
+  if (found == plans_.end()) {
+    return StaleObject(absl::StrCat("there is no plan '", name, "' (", plans_.size(),
+                                    " others are kept); ", DescribeLiving()));
+  }
+  absl::Status status = CheckAlive(absl::StrCat("plan '", name, "'"), found->second->tag());
+  if (!status.ok()) return status;
+  return found->second;
+}
+
+absl::Status BufferObjects::CheckPlanRoom(const std::string& name) const {
+  if (plans_.count(name) > 0 || plans_.size() < kMaxPlans) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "plan '", name, "' cannot be kept: ", buffer_name_, " has ", kMaxPlans, " already"));
+}
+
+absl::Status BufferObjects::CheckRowsForExperts(const PlanHandle& plan, bool needs_weights) const {
+  return CheckRows(plan, needs_weights, /*output_too=*/false);
+}
+
+absl::Status BufferObjects::CheckRowsForCombine(const PlanHandle& plan, bool needs_weights) const {
+  return CheckRows(plan, needs_weights, /*output_too=*/true);
+}
+
+absl::Status BufferObjects::CheckRows(const PlanHandle& plan, bool needs_weights,
+                                      bool output_too) const {
+  absl::Status status = CheckAlive("the plan", plan.tag());
+  if (!status.ok()) return status;
+  const bool usable = rows_.state == RowsState::kDispatched ||
+                      (output_too && rows_.state == RowsState::kExpertOutput);
+  if (!usable || rows_.plan != plan.tag()) {
+    return StaleObject(absl::StrCat("rows of plan ", Describe(plan.tag()),
+                                    " are wanted; the shard holds ", DescribeRows(rows_)));
+  }
+  if (needs_weights && !rows_.has_weights) {
+    return StaleObject(absl::StrCat("route weights are wanted; the shard holds ",
+                                    DescribeRows(rows_), ", dispatched without"));
+  }
+  return absl::OkStatus();
+}
+
+void BufferObjects::RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights) {
+  rows_ = ShardRows{RowsState::kDispatched, ObjectTag{buffer_, generation_, sequence}, plan,
+                    has_weights, Sequence()};
+}
+
+void BufferObjects::RowsComputed() { rows_.state = RowsState::kExpertOutput; }
+
+void BufferObjects::RowsConsumed(Sequence sequence) {
+  rows_.state = RowsState::kConsumed;
+  rows_.ended = sequence;
+}
+
+void BufferObjects::RowsUndefined(Sequence sequence) {
+  rows_.state = RowsState::kUndefined;
+  rows_.ended = sequence;
+}
+
+void BufferObjects::KeepPlan(const std::string& name, PlanPtr plan) {
+  plans_[name] = std::move(plan);
+}
+
+void BufferObjects::Clear() {
+  plans_.clear();
+  rows_ = ShardRows();
+}
+
+}  // namespace perigee

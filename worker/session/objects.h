@@ -1,0 +1,86 @@
+// What lives in one buffer on this rank, and what ends what: named plans, and the rows in the
+// shard. Logic only: no backend is called and no lock taken. Before a launch the Check and Find
+// functions refuse what is dead, with what it carries and what lives now (STALE_OBJECT); after an
+// operation the caller says what it did.
+#ifndef PERIGEE_WORKER_SESSION_OBJECTS_H_
+#define PERIGEE_WORKER_SESSION_OBJECTS_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/common/ids.h"
+#include "kernels/layout/operation.h"
+
+namespace perigee {
+
+// Plans that one buffer keeps by name.
+inline constexpr size_t kMaxPlans = 256;
+
+enum class RowsState {
+  kNone,          // nothing was dispatched yet
+  kDispatched,    // inputs of the experts
+  kExpertOutput,  // run_experts has written its results over them
+  kConsumed,      // combine has summed duplicates into them
+  kUndefined,     // an operation that writes them ended early
+};
+
+// The rows in the shard.
+struct ShardRows {
+  RowsState state = RowsState::kNone;
+  ObjectTag tag;             // buffer, generation, and sequence of the dispatch that wrote them
+  ObjectTag plan;            // of the plan they lie by
+  bool has_weights = false;  // route weights came along
+  Sequence ended;            // of the operation that consumed or spoilt them
+};
+
+class BufferObjects {
+ public:
+  BufferObjects(std::string buffer_name, BufferId buffer, Generation generation);
+
+  // Whether an object of another buffer or generation is used here.
+  absl::Status CheckAlive(absl::string_view object, const ObjectTag& tag) const;
+  // The plan kept under `name`.
+  absl::StatusOr<PlanPtr> FindPlan(const std::string& name) const;
+  // Whether one more name can be kept: RESOURCE_EXHAUSTED.
+  absl::Status CheckPlanRoom(const std::string& name) const;
+  // Whether the rows are those that `plan` dispatched, untouched (for run_experts), or those or the
+  // experts' output (for combine); with their weights where these are needed.
+  absl::Status CheckRowsForExperts(const PlanHandle& plan, bool needs_weights) const;
+  absl::Status CheckRowsForCombine(const PlanHandle& plan, bool needs_weights) const;
+
+  // A dispatch has ended well; `plan` is what its rows lie by.
+  void RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights);
+  void RowsComputed();                    // run_experts in place
+  void RowsConsumed(Sequence sequence);   // combine in place
+  void RowsUndefined(Sequence sequence);  // dispatch, run_experts or combine ended early
+  // Replaces an older plan of that name.
+  void KeepPlan(const std::string& name, PlanPtr plan);
+
+  // Last sequence that a collective operation of this buffer has used.
+  Sequence last_sequence() const { return last_sequence_; }
+  void UseSequence(Sequence sequence) { last_sequence_ = sequence; }
+
+  const ShardRows& rows() const { return rows_; }
+  size_t plan_count() const { return plans_.size(); }
+  // Plans die before the data path that made them.
+  void Clear();
+
+ private:
+  absl::Status CheckRows(const PlanHandle& plan, bool needs_weights, bool output_too) const;
+  std::string DescribeLiving() const;
+
+  const std::string buffer_name_;
+  const BufferId buffer_;
+  const Generation generation_;
+  std::map<std::string, PlanPtr> plans_;
+  ShardRows rows_;
+  Sequence last_sequence_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_SESSION_OBJECTS_H_

@@ -1,0 +1,252 @@
+#include "worker/session/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/layout/abi.h"
+#include "proto/support/defaults.h"
+#include "worker/memory/descriptor_client.h"
+#include "worker/session/failure_reason.h"
+#include "worker/session/session_members.h"
+
+namespace perigee {
+namespace {
+
+absl::Duration ToDuration(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
+                                                       Generation generation,
+                                                       const v1::OpenSessionCommand& command,
+                                                       const SessionEnvironment& environment) {
+  absl::Status status = CheckMembers(command, environment.worker, environment.incarnation);
+  if (!status.ok()) return status;
+  GroupView view{group, generation, RankId(command.rank()), {}};
+  std::vector<Member> members;
+  for (const v1::GroupMember& member : command.members()) {
+    view.workers.push_back(member.worker());
+    members.push_back({*ParseIncarnation(member.incarnation()), member.socket_path()});
+  }
+  return std::shared_ptr<Session>(new Session(std::move(view), std::move(members), environment));
+}
+
+Session::Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment)
+    : view_(std::move(view)), members_(std::move(members)), environment_(environment) {}
+
+Session::~Session() {
+  Abort({}, "the session ends");
+  (void)Close();
+}
+
+absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffer) const {
+  const int32_t ranks = static_cast<int32_t>(members_.size());
+  absl::StatusOr<BufferShape> shape = ParseBufferShape(buffer.shape(), ranks);
+  if (!shape.ok()) return shape.status();
+  if (buffer.name().empty() || buffer.id() == 0) {
+    return absl::InvalidArgumentError("the buffer has no name or no id");
+  }
+  if (buffer.operation_timeout_ms() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("operation_timeout_ms is ", buffer.operation_timeout_ms()));
+  }
+  const absl::Duration timeout = buffer.operation_timeout_ms() == 0
+                                     ? kOperationTimeout
+                                     : absl::Milliseconds(buffer.operation_timeout_ms());
+  return SessionBufferConfig{
+      buffer.name(), BufferId(buffer.id()), view_.generation, view_.rank, *shape,
+      timeout,       environment_.threads};
+}
+
+absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand& command) {
+  absl::StatusOr<SessionBufferConfig> config = ParseBuffer(command.buffer());
+  if (!config.ok()) return config.status();
+  absl::StatusOr<std::vector<Ticket>> tickets =
+      ParseTickets(command.tickets(), config->shape.geometry.ranks, view_.rank);
+  if (!tickets.ok()) return tickets.status();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!aborted_.ok()) return aborted_;
+    if (buffers_.count(config->name) > 0) {
+      return absl::AlreadyExistsError(absl::StrCat(config->name, " is allocated already"));
+    }
+  }
+  absl::StatusOr<std::shared_ptr<SessionBuffer>> buffer =
+      SessionBuffer::Allocate(*config, environment_.backend, environment_.tensor_budget);
+  if (!buffer.ok()) return buffer.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return aborted_;
+  std::vector<PeerTicket> peers;
+  for (int32_t rank = 0; rank < config->shape.geometry.ranks; ++rank) {
+    if (rank == view_.rank.value) continue;
+    peers.push_back({RankId(rank), members_[rank].incarnation, (*tickets)[rank]});
+  }
+  const ExportScope scope{HashGroupName(view_.group), view_.generation, config->id, view_.rank,
+                          environment_.incarnation};
+  environment_.descriptors.Publish(scope, peers, (*buffer)->forming_memory().parts());
+  buffers_[config->name] = *buffer;
+  return (*buffer)->forming_memory().allocated_bytes();
+}
+
+absl::Status Session::ConnectBuffer(const v1::ConnectBufferCommand& command) {
+  absl::StatusOr<std::shared_ptr<SessionBuffer>> buffer = FindBuffer(command.buffer());
+  if (!buffer.ok()) return buffer.status();
+  absl::StatusOr<std::vector<Ticket>> tickets =
+      ParseTickets(command.tickets(), static_cast<int32_t>(members_.size()), view_.rank);
+  if (!tickets.ok()) return tickets.status();
+  absl::Duration timeout = ToDuration(command.timeout());
+  if (timeout <= absl::ZeroDuration()) timeout = kConnectTimeout;
+  absl::Status status = ImportPeers(**buffer, *tickets, timeout);
+  if (status.ok()) return (*buffer)->Open();
+  std::lock_guard<std::mutex> lock(mutex_);
+  return aborted_.ok() ? status : aborted_;
+}
+
+absl::Status Session::ImportPeers(SessionBuffer& buffer, const std::vector<Ticket>& tickets,
+                                  absl::Duration timeout) {
+  const WaitLimit limit(timeout, &interrupt_);
+  DescriptorRequest request;
+  request.abi = kDataPathAbi;
+  request.group_hash = HashGroupName(view_.group);
+  request.generation = view_.generation.value;
+  request.buffer = buffer.config().id.value;
+  request.requester_incarnation = environment_.incarnation;
+  request.requester_rank = view_.rank.value;
+  const std::vector<PartDescription> expected = buffer.forming_memory().part_descriptions();
+  for (int32_t rank = 0; rank < static_cast<int32_t>(members_.size()); ++rank) {
+    if (rank == view_.rank.value) continue;
+    request.exporter_incarnation = members_[rank].incarnation;
+    request.exporter_rank = rank;
+    request.ticket = tickets[rank];
+    absl::StatusOr<std::vector<FileDescriptor>> descriptors =
+        FetchDescriptors(members_[rank].socket_path, request, expected, limit);
+    absl::Status status =
+        descriptors.ok() ? buffer.forming_memory().ImportPeer(RankId(rank), *std::move(descriptors))
+                         : descriptors.status();
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat("descriptors of ", view_.Describe(rank), ": ",
+                                                    status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::DropBuffer(const std::string& name) {
+  std::shared_ptr<SessionBuffer> buffer;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = buffers_.find(name);
+    if (found == buffers_.end()) return absl::OkStatus();
+    if (running_.buffer == found->second) return CheckIdle();
+    buffer = found->second;
+    buffers_.erase(found);
+  }
+  environment_.descriptors.Withdraw(buffer->config().id, view_.generation);
+  buffer->Close(StaleObject(absl::StrCat(name, " was dropped")));
+  return absl::OkStatus();
+}
+
+absl::Status Session::CheckIdle() const {
+  if (running_.id == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("program ", running_.id, " is running on ", running_.buffer->config().name));
+}
+
+absl::Status Session::Execute(const v1::ExecuteProgramCommand& command, ProgressSink on_progress,
+                              OutcomeSink on_outcome) {
+  absl::StatusOr<std::shared_ptr<SessionBuffer>> buffer = FindBuffer(command.buffer());
+  if (!buffer.ok()) return buffer.status();
+  ProgramOrder order;
+  order.program_id = command.program_id();
+  order.first_sequence = Sequence(command.first_sequence());
+  order.program = command.program();
+  order.progress_interval = ToDuration(command.progress_interval());
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status status = CheckIdle(); !status.ok()) return status;
+  absl::Status status = (*buffer)->BeginProgram(order.program_id);
+  if (!status.ok()) return status;
+  running_ = {order.program_id, *buffer};
+  if (cancelled_program_ == order.program_id) (*buffer)->RequestCancel(true);
+  program_thread_.Post([this, order = std::move(order), buffer = *std::move(buffer),
+                        on_progress = std::move(on_progress), on_outcome = std::move(on_outcome)] {
+    RunProgram(order, buffer, on_progress, on_outcome);
+  });
+  return absl::OkStatus();
+}
+
+// The outcome is reported last: whoever hears of it may start the next program, or read outputs.
+void Session::RunProgram(const ProgramOrder& order, const std::shared_ptr<SessionBuffer>& buffer,
+                         const ProgressSink& on_progress, const OutcomeSink& on_outcome) {
+  const ProgramEvents events{on_progress, [this] { ++environment_.operations_done; }};
+  const ProgramOutcome outcome =
+      ProgramRunner(view_, buffer->site(), order, environment_.clock, events).Run();
+  {
+    // A wish that comes from now on finds no program.
+    std::lock_guard<std::mutex> lock(mutex_);
+    running_ = RunningProgram();
+    buffer->RequestCancel(false);
+  }
+  buffer->EndProgram();
+  on_outcome(outcome);
+}
+
+void Session::Cancel(uint64_t program_id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (program_id == 0) return;
+  cancelled_program_ = program_id;
+  if (running_.id == program_id) running_.buffer->RequestCancel(true);
+}
+
+void Session::Abort(absl::Span<const int32_t> lost_ranks, const std::string& reason) {
+  const auto describe = [&](std::string* out, int32_t rank) { *out += view_.Describe(rank); };
+  std::string text =
+      absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was aborted");
+  if (!lost_ranks.empty()) {
+    absl::StrAppend(&text, ", ", absl::StrJoin(lost_ranks, ", ", describe),
+                    lost_ranks.size() == 1 ? " was lost" : " were lost");
+  }
+  absl::StrAppend(&text, ": ", reason);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return;
+  aborted_ = WithReason(absl::UnavailableError(text), kReasonGenerationAborted);
+  interrupt_.Raise();
+  const int32_t lost_rank = lost_ranks.size() == 1 ? lost_ranks[0] : -1;
+  for (const auto& [name, buffer] : buffers_) buffer->Abort(lost_rank, text);
+}
+
+absl::Status Session::Close() {
+  absl::Status closed;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (aborted_.ok()) {
+      if (absl::Status status = CheckIdle(); !status.ok()) return status;
+      aborted_ = StaleObject(
+          absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was closed"));
+    }
+    closed = aborted_;
+  }
+  program_thread_.Drain();
+  std::map<std::string, std::shared_ptr<SessionBuffer>> buffers;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    buffers.swap(buffers_);
+  }
+  for (const auto& [name, buffer] : buffers) {
+    environment_.descriptors.Withdraw(buffer->config().id, view_.generation);
+    buffer->Close(closed);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<SessionBuffer>> Session::FindBuffer(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return aborted_;
+  const auto found = buffers_.find(name);
+  if (found != buffers_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("there is no buffer '", name, "' in generation ",
+                                          view_.generation.value, " of ", view_.group));
+}
+
+}  // namespace perigee

@@ -1,0 +1,120 @@
+// One generation of a group on this rank: its buffers, and the one thread that runs its programs.
+#ifndef PERIGEE_WORKER_SESSION_SESSION_H_
+#define PERIGEE_WORKER_SESSION_SESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "proto/local/wait_limit.h"
+#include "proto/support/clock.h"
+#include "proto/v1/command.pb.h"
+#include "worker/memory/descriptor_server.h"
+#include "worker/ops/group_view.h"
+#include "worker/ops/program_runner.h"
+#include "worker/session/byte_budget.h"
+#include "worker/session/serial_thread.h"
+#include "worker/session/session_buffer.h"
+
+namespace perigee {
+
+// What every session of a worker shares. All of it outlives the sessions.
+struct SessionEnvironment {
+  std::string worker;        // workers/{w}, this one
+  uint64_t incarnation = 0;  // its own
+  Backend& backend;
+  DescriptorServer& descriptors;
+  const Clock& clock;
+  ByteBudget& tensor_budget;
+  std::atomic<uint64_t>& operations_done;
+  int threads = 1;
+};
+
+// Thread-safe. Allocate, Connect, Drop, Execute and Close: from one thread at a time (the worker's
+// command thread). Abort and Cancel: from any, at once.
+class Session {
+ public:
+  using ProgressSink = std::function<void(const v1::ProgramProgress&)>;
+  using OutcomeSink = std::function<void(const ProgramOutcome&)>;
+
+  // INVALID_ARGUMENT, saying what is wrong with ranks or members; FAILED_PRECONDITION: this rank is
+  // another worker's, or another incarnation's.
+  static absl::StatusOr<std::shared_ptr<Session>> Open(const std::string& group,
+                                                       Generation generation,
+                                                       const v1::OpenSessionCommand& command,
+                                                       const SessionEnvironment& environment);
+  ~Session();
+
+  const GroupView& view() const { return view_; }
+
+  // Takes this rank's part of a buffer and offers it to the peers; the bytes taken. Blocks while
+  // memory is allocated.
+  absl::StatusOr<uint64_t> AllocateBuffer(const v1::AllocateBufferCommand& command);
+  // Fetches the peers' parts and opens the data path. Blocks, within the command's timeout; the
+  // message names the rank that did not answer.
+  absl::Status ConnectBuffer(const v1::ConnectBufferCommand& command);
+  // FAILED_PRECONDITION while a program runs on it. A buffer that is not here is fine.
+  absl::Status DropBuffer(const std::string& name);
+
+  // Starts a program; both sinks are called from the program thread, the second exactly once, when
+  // the next program may be started. On failure neither is.
+  absl::Status Execute(const v1::ExecuteProgramCommand& command, ProgressSink on_progress,
+                       OutcomeSink on_outcome);
+  // Asks the program to stop, if it is the one that runs, or as soon as it starts: a cancel may
+  // overtake the command that starts it.
+  void Cancel(uint64_t program_id);
+
+  // Ends every wait of this generation, here. Whatever is asked of it from now on is UNAVAILABLE,
+  // GENERATION_ABORTED, naming the lost ranks. Only the first call has an effect.
+  void Abort(absl::Span<const int32_t> lost_ranks, const std::string& reason);
+  // Waits until the program thread is idle (milliseconds after an Abort), then gives everything
+  // back. FAILED_PRECONDITION while a program runs and no Abort was called. Idempotent.
+  absl::Status Close();
+
+  // NOT_FOUND names the buffers that are here; UNAVAILABLE after Abort.
+  absl::StatusOr<std::shared_ptr<SessionBuffer>> FindBuffer(const std::string& name) const;
+
+ private:
+  struct Member {
+    uint64_t incarnation = 0;
+    std::string socket_path;
+  };
+  struct RunningProgram {
+    uint64_t id = 0;  // 0: none
+    std::shared_ptr<SessionBuffer> buffer;
+  };
+
+  Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment);
+  absl::StatusOr<SessionBufferConfig> ParseBuffer(const v1::Buffer& buffer) const;
+  absl::Status ImportPeers(SessionBuffer& buffer, const std::vector<Ticket>& tickets,
+                           absl::Duration timeout);
+  void RunProgram(const ProgramOrder& order, const std::shared_ptr<SessionBuffer>& buffer,
+                  const ProgressSink& on_progress, const OutcomeSink& on_outcome);
+  absl::Status CheckIdle() const;  // mutex_ is held
+
+  const GroupView view_;
+  const std::vector<Member> members_;
+  const SessionEnvironment environment_;
+  Interrupt interrupt_;  // ends fetches from peers
+
+  mutable std::mutex mutex_;
+  absl::Status aborted_;                                           // guarded by mutex_
+  std::map<std::string, std::shared_ptr<SessionBuffer>> buffers_;  // guarded by mutex_
+  RunningProgram running_;                                         // guarded by mutex_
+  uint64_t cancelled_program_ = 0;                                 // guarded by mutex_
+  SerialThread program_thread_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_SESSION_SESSION_H_

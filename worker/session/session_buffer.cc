@@ -1,0 +1,112 @@
+#include "worker/session/session_buffer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/common/check.h"
+#include "worker/session/failure_reason.h"
+
+namespace perigee {
+
+absl::StatusOr<std::shared_ptr<SessionBuffer>> SessionBuffer::Allocate(
+    const SessionBufferConfig& config, Backend& backend, ByteBudget& budget) {
+  absl::StatusOr<std::unique_ptr<BufferMemory>> memory =
+      BufferMemory::Allocate(backend, config.shape, config.rank);
+  if (!memory.ok()) return memory.status();
+  return std::shared_ptr<SessionBuffer>(
+      new SessionBuffer(config, backend, budget, *std::move(memory)));
+}
+
+SessionBuffer::SessionBuffer(const SessionBufferConfig& config, Backend& backend,
+                             ByteBudget& budget, std::unique_ptr<BufferMemory> memory)
+    : config_(config),
+      backend_(backend),
+      memory_(std::move(memory)),
+      objects_(config.name, config.id, config.generation),
+      tensors_(backend, budget),
+      weights_(config.shape.layers) {}
+
+absl::Status SessionBuffer::Open() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return aborted_;
+  PERIGEE_CHECK(state_ == State::kForming);
+  DataPathOptions options;
+  options.geometry = config_.shape.geometry;
+  options.hidden = config_.shape.hidden;
+  options.rank = config_.rank;
+  options.buffer = config_.id;
+  options.generation = config_.generation;
+  options.shards = memory_->shards();
+  options.operation_timeout = config_.operation_timeout;
+  options.threads = config_.threads;
+  absl::StatusOr<std::unique_ptr<DataPath>> data_path = backend_.CreateDataPath(options);
+  if (!data_path.ok()) return data_path.status();
+  data_path_ = *std::move(data_path);
+  state_ = State::kOpen;
+  return absl::OkStatus();
+}
+
+absl::Status SessionBuffer::CheckUsable() const {
+  switch (state_) {
+    case State::kForming:
+      return absl::FailedPreconditionError(absl::StrCat(config_.name, " is still forming"));
+    case State::kClosed:
+      return closed_reason_;
+    case State::kOpen:
+      break;
+  }
+  if (!aborted_.ok()) return aborted_;
+  if (running_program_ == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("program ", running_program_, " is running on ", config_.name));
+}
+
+absl::StatusOr<SessionBuffer::Access> SessionBuffer::Enter() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  return Access(std::move(lock), this);
+}
+
+void SessionBuffer::AbandonWeights(const v1::WeightTarget& target) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  weights_.Abandon(target);
+}
+
+absl::Status SessionBuffer::BeginProgram(uint64_t program_id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (program_id == 0) return InvalidProgram("program_id is 0");
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  running_program_ = program_id;
+  return absl::OkStatus();
+}
+
+void SessionBuffer::EndProgram() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  running_program_ = 0;
+}
+
+void SessionBuffer::Abort(int32_t lost_rank, const std::string& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return;
+  aborted_ = WithReason(absl::UnavailableError(reason), kReasonGenerationAborted);
+  if (data_path_) data_path_->Abort(lost_rank, reason);
+}
+
+void SessionBuffer::RequestCancel(bool wanted) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (data_path_) data_path_->RequestCancel(wanted);
+}
+
+void SessionBuffer::Close(const absl::Status& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (state_ == State::kClosed) return;
+  PERIGEE_CHECK(running_program_ == 0);
+  state_ = State::kClosed;
+  closed_reason_ = reason;
+  objects_.Clear();
+  tensors_.Clear();
+  data_path_.reset();
+  memory_.reset();
+}
+
+}  // namespace perigee

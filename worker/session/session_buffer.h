@@ -1,0 +1,116 @@
+// One buffer of a session: its memory, its data path, and what lives in it. Who may touch it when:
+//
+//   forming  the session, while it allocates and connects
+//   open     calls of remote clients, one at a time (Access), or one running program; never both
+//   closed   nobody; everything is given back
+#ifndef PERIGEE_WORKER_SESSION_SESSION_BUFFER_H_
+#define PERIGEE_WORKER_SESSION_SESSION_BUFFER_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "kernels/common/ids.h"
+#include "worker/memory/buffer_memory.h"
+#include "worker/memory/buffer_shape.h"
+#include "worker/ops/operation_launcher.h"
+#include "worker/session/byte_budget.h"
+#include "worker/session/objects.h"
+#include "worker/session/tensor_store.h"
+#include "worker/session/weight_ledger.h"
+
+namespace perigee {
+
+struct SessionBufferConfig {
+  std::string name;  // tenants/{t}/groups/{g}/buffers/{b}
+  BufferId id;
+  Generation generation;
+  RankId rank;
+  BufferShape shape;
+  absl::Duration operation_timeout;
+  int threads = 1;
+};
+
+// Thread-safe.
+class SessionBuffer {
+ public:
+  // Exclusive use of an open buffer by a call; keep it short.
+  class Access {
+   public:
+    TensorStore& tensors() const { return buffer_->tensors_; }
+    WeightLedger& weights() const { return buffer_->weights_; }
+    const BufferObjects& objects() const { return buffer_->objects_; }
+    const BufferMemory& memory() const { return *buffer_->memory_; }
+    const DataPath& data_path() const { return *buffer_->data_path_; }
+    Backend& backend() const { return buffer_->backend_; }
+
+   private:
+    friend class SessionBuffer;
+    Access(std::unique_lock<std::mutex> lock, SessionBuffer* buffer)
+        : lock_(std::move(lock)), buffer_(buffer) {}
+    std::unique_lock<std::mutex> lock_;
+    SessionBuffer* buffer_;
+  };
+
+  // Blocks while memory is allocated. Errors: BufferMemory::Allocate. Backend and budget outlive
+  // the buffer.
+  static absl::StatusOr<std::shared_ptr<SessionBuffer>> Allocate(const SessionBufferConfig& config,
+                                                                 Backend& backend,
+                                                                 ByteBudget& budget);
+
+  const SessionBufferConfig& config() const { return config_; }
+  const BufferShape& shape() const { return config_.shape; }
+
+  // While it forms, from one thread: the memory to export and to import peers into.
+  BufferMemory& forming_memory() { return *memory_; }
+  // Every peer has been imported: opens the data path and the buffer.
+  absl::Status Open();
+
+  // FAILED_PRECONDITION: the buffer still forms, or a program is running; or what it was closed
+  // with.
+  absl::StatusOr<Access> Enter();
+  // Forgets a load of weights that has not come to its end, also while a program runs.
+  void AbandonWeights(const v1::WeightTarget& target);
+
+  // Reserves an open buffer for a program (FAILED_PRECONDITION if there is one), until EndProgram.
+  absl::Status BeginProgram(uint64_t program_id);
+  ProgramSite site() { return {config_.shape, *data_path_, *memory_, objects_, tensors_}; }
+  void EndProgram();
+
+  // Ends all waits on the data path, now and later: UNAVAILABLE for whoever comes.
+  void Abort(int32_t lost_rank, const std::string& reason);
+  void RequestCancel(bool wanted);
+  // No program is running. Gives back data path, peers' mappings and own memory, in this order;
+  // `reason` is what callers get from now on. Idempotent.
+  void Close(const absl::Status& reason);
+
+ private:
+  enum class State { kForming, kOpen, kClosed };
+  SessionBuffer(const SessionBufferConfig& config, Backend& backend, ByteBudget& budget,
+                std::unique_ptr<BufferMemory> memory);
+  absl::Status CheckUsable() const;
+
+  const SessionBufferConfig config_;
+  Backend& backend_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_, but for the running program, which has objects, tensors, memory and data
+  // path for itself.
+  State state_ = State::kForming;
+  absl::Status closed_reason_;
+  absl::Status aborted_;
+  uint64_t running_program_ = 0;  // 0: none
+  std::unique_ptr<BufferMemory> memory_;
+  std::unique_ptr<DataPath> data_path_;
+  BufferObjects objects_;
+  TensorStore tensors_;
+  WeightLedger weights_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_SESSION_SESSION_BUFFER_H_

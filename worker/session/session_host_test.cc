@@ -1,0 +1,237 @@
+// Sessions on the host backend: a real data path over memory that was exchanged through the
+// sockets, the ranks as threads of this process.
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/host/host_backend.h"
+#include "worker/testing/session_group.h"
+#include "worker/testing/small_layer.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int32_t kRanks = 3;
+
+uint64_t Seed() {
+  const char* given = std::getenv("PERIGEE_SEED");
+  return given ? std::strtoull(given, nullptr, 0) : std::random_device()();
+}
+
+class SessionHostTest : public ::testing::Test {
+ protected:
+  SessionHostTest()
+      : seed_(Seed()),
+        layer_(kRanks, seed_),
+        group_(kRanks, [](int32_t) { return CreateHostBackend(); }) {
+    SCOPED_TRACE(testing::Message() << "PERIGEE_SEED=" << seed_);
+    group_.MakeBuffer(layer_.shape());
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      Load(rank, layer_.Inputs(rank));
+      Load(rank, layer_.Weights(rank));
+    }
+  }
+
+  void Load(int32_t rank, const std::vector<LayerTensor>& tensors) {
+    for (const LayerTensor& tensor : tensors) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(tensor.bytes.data());
+      const absl::Status status = group_.Write(rank, tensor.target, tensor.header,
+                                               absl::MakeConstSpan(bytes, tensor.bytes.size()));
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  void ExpectLayerIsRight() {
+    SCOPED_TRACE(testing::Message() << "PERIGEE_SEED=" << seed_);
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      const std::vector<double> output = BFloat16Values(*group_.Read(rank, NamedTarget("output")));
+      const std::vector<double> expected = layer_.ExpectedOutput(rank);
+      ASSERT_EQ(output.size(), expected.size());
+      if (rank + 1 == kRanks) {
+        EXPECT_EQ(output, expected) << "a rank without tokens has zero rows";
+      } else {
+        EXPECT_LE(RelativeError(output, expected), 2e-3) << "rank " << rank;
+      }
+      EXPECT_EQ(*group_.Read(rank, NamedTarget("gathered")), layer_.ExpectedGathered(rank));
+    }
+  }
+  void ExpectAllWell(const std::vector<ProgramOutcome>& outcomes) {
+    for (const ProgramOutcome& outcome : outcomes) {
+      EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+    }
+  }
+
+  const uint64_t seed_;
+  const SmallLayer layer_;
+  SessionGroup group_;
+};
+
+TEST_F(SessionHostTest, AWholeLayerComesOutRight) {
+  const std::vector<ProgramOutcome> outcomes = group_.Execute(kLayerProgram);
+  ExpectAllWell(outcomes);
+  ExpectLayerIsRight();
+  int64_t home_load = 0;
+  int64_t balanced_load = 0;
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    const v1::PlanSummary& plan = outcomes[rank].progress.plan();
+    home_load += plan.home_load();
+    balanced_load += plan.balanced_load();
+    EXPECT_EQ(plan.replicas(), layer_.plan().remote_stats[rank][0]);
+    std::string dst = *group_.Read(rank, PlanTensorTarget("p", "dst"));
+    EXPECT_EQ(dst, std::string(reinterpret_cast<const char*>(layer_.plan().dst[rank].data()),
+                               dst.size()));
+  }
+  EXPECT_EQ(home_load, balanced_load);
+  EXPECT_GT(outcomes[0].progress.plan().home_load(), outcomes[0].progress.plan().balanced_load());
+}
+
+TEST_F(SessionHostTest, IterationsAndSavedPlansGiveTheSame) {
+  ExpectAllWell(group_.Execute(std::string(kLayerProgram) + " iterations: 5"));
+  ExpectLayerIsRight();
+  ExpectAllWell(group_.Execute(R"pb(
+    operations { dispatch { hidden: "hidden" route_weights: "weights" saved_plan: "p" } }
+    operations { run_experts { plan: "p" layer: 0 weights_version: 9 apply_route_weights: true } }
+    operations { combine { plan: "p" output: "output" route_weights_output: "gathered" } }
+  )pb"));
+  ExpectLayerIsRight();
+}
+
+// One rank has not got its input: all leave at once, and the next program works.
+TEST_F(SessionHostTest, ARankThatDeclinesIsNamedByAll) {
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    if (rank == 1) continue;
+    std::vector<LayerTensor> others = layer_.Inputs(rank);
+    others[0].target.set_tensor("other");
+    Load(rank, {others[0]});
+  }
+  const std::vector<ProgramOutcome> outcomes = group_.Execute(R"pb(
+    operations { barrier {} }
+    operations { dispatch { hidden: "other" topk_experts: "topk" plan: "q" } }
+    operations { barrier {} }
+  )pb");
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    const v1::RankStatus& status = outcomes[rank].status;
+    EXPECT_EQ(status.code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    EXPECT_EQ(status.reason(), rank == 1 ? "STALE_OBJECT" : "DECLINED") << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+    EXPECT_EQ(outcomes[rank].progress.last_sequence(), 2u);
+  }
+  ExpectAllWell(group_.Execute(kLayerProgram));
+  ExpectLayerIsRight();
+}
+
+TEST_F(SessionHostTest, WeightsOfAnotherVersionAreFoundByAll) {
+  std::string program = kLayerProgram;
+  for (size_t at = program.find("version: 9"); at != std::string::npos;
+       at = program.find("version: 9")) {
+    program.replace(at, 10, "version: 8");
+  }
+  bool found = false;
+  for (const ProgramOutcome& outcome : group_.Execute(program)) {
+    EXPECT_EQ(outcome.status.code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    EXPECT_TRUE(outcome.status.reason() == "STALE_WEIGHTS" || outcome.status.reason() == "DECLINED")
+        << outcome.status.message();
+    found = found || outcome.status.reason() == "STALE_WEIGHTS";
+    EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+  }
+  EXPECT_TRUE(found);
+  ExpectAllWell(group_.Execute(kLayerProgram));
+  ExpectLayerIsRight();
+}
+
+TEST_F(SessionHostTest, ABadRouteIsNamedByAll) {
+  std::vector<LayerTensor> inputs = layer_.Inputs(1);
+  const int32_t bad = 1000;
+  std::memcpy(inputs[1].bytes.data() + 4 * (3 * 2 + 1), &bad, sizeof(bad));
+  Load(1, {inputs[1]});
+  for (const ProgramOutcome& outcome : group_.Execute(kLayerProgram)) {
+    EXPECT_EQ(outcome.status.reason(), "BAD_ROUTE");
+    EXPECT_THAT(outcome.status.message(), HasSubstr("1000"));
+    EXPECT_EQ(outcome.status.operation_error().token(), 2);
+    EXPECT_EQ(outcome.status.operation_error().k(), 1);
+  }
+  Load(1, layer_.Inputs(1));
+  ExpectAllWell(group_.Execute(kLayerProgram));
+  ExpectLayerIsRight();
+}
+
+TEST_F(SessionHostTest, ACancelStopsAllRanksTogether) {
+  group_.StartProgram("operations { barrier {} } iterations: 1000000000");
+  group_.session(2).Cancel(1);
+  const std::vector<ProgramOutcome> outcomes = group_.AwaitOutcomes();
+  for (const ProgramOutcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.status.reason(), "CANCELLED");
+    EXPECT_EQ(outcome.progress.last_sequence(), outcomes[0].progress.last_sequence());
+  }
+  ExpectAllWell(group_.Execute(kLayerProgram));
+  ExpectLayerIsRight();
+}
+
+TEST_F(SessionHostTest, AnAbortEndsAWaitForALostRank) {
+  // Rank 2 never runs the program: as if it had been killed.
+  v1::ExecuteProgramCommand command;
+  command.set_buffer(kTestBuffer);
+  command.set_program_id(1);
+  command.set_first_sequence(1);
+  command.mutable_program()->add_operations()->mutable_barrier();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<v1::RankStatus> reports;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(group_.session(rank)
+                    .Execute(command, nullptr,
+                             [&](const ProgramOutcome& outcome) {
+                               std::lock_guard<std::mutex> lock(mutex);
+                               reports.push_back(outcome.status);
+                               changed.notify_all();
+                             })
+                    .ok());
+  }
+  for (int32_t rank = 0; rank < 2; ++rank) group_.session(rank).Abort({2}, "its lease ended");
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return reports.size() == 2; });
+  for (const v1::RankStatus& report : reports) {
+    EXPECT_EQ(report.code(), static_cast<int>(absl::StatusCode::kUnavailable));
+    EXPECT_EQ(report.reason(), "GENERATION_ABORTED");
+    EXPECT_THAT(report.message(), HasSubstr("rank 2 (workers/w2) was lost: its lease ended"));
+  }
+  lock.unlock();
+  for (int32_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(group_.session(rank).Close().ok());
+}
+
+TEST_F(SessionHostTest, ARankThatDoesNotComeIsNamedAtTheDeadline) {
+  SessionGroup group(2, [](int32_t) { return CreateHostBackend(); });
+  v1::AllocateBufferCommand commands[2];
+  SmallLayer layer(2, seed_);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    commands[rank] = group.AllocateCommand(rank, layer.shape());
+    commands[rank].mutable_buffer()->set_operation_timeout_ms(50);
+    ASSERT_TRUE(group.session(rank).AllocateBuffer(commands[rank]).ok());
+  }
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(group.session(rank).ConnectBuffer(group.ConnectCommand(rank)).ok());
+  }
+  v1::ExecuteProgramCommand command;
+  command.set_buffer(kTestBuffer);
+  command.set_program_id(1);
+  command.set_first_sequence(1);
+  command.mutable_program()->add_operations()->mutable_barrier();
+  v1::RankStatus report;
+  ASSERT_TRUE(group.session(0)
+                  .Execute(command, nullptr,
+                           [&](const ProgramOutcome& outcome) { report = outcome.status; })
+                  .ok());
+  while (!group.session(0).Close().ok()) std::this_thread::yield();
+  EXPECT_EQ(report.reason(), "DEADLINE");
+  EXPECT_EQ(report.operation_error().awaited_rank(), 1);
+  EXPECT_THAT(report.message(), HasSubstr("workers/w1"));
+}
+
+}  // namespace
+}  // namespace perigee

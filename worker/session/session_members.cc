@@ -1,0 +1,74 @@
+#include "worker/session/session_members.h"
+
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/plan/validate.h"
+#include "proto/support/random.h"
+
+namespace perigee {
+namespace {
+
+absl::Status CheckMember(const v1::GroupMember& member, int32_t rank) {
+  if (member.rank() != rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("member ", rank, " has rank ", member.rank(), ", expected them in order"));
+  }
+  if (member.worker().empty() || member.socket_path().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("member ", rank, " has no worker or no socket_path"));
+  }
+  return ParseIncarnation(member.incarnation()).status();
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ParseIncarnation(absl::string_view text) {
+  uint64_t value = 0;
+  if (text.size() == 16 && absl::SimpleHexAtoi(text, &value) && Hex64(value) == text) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat("incarnation '", text.substr(0, 32), "', expected 16 hex digits"));
+}
+
+absl::Status CheckMembers(const v1::OpenSessionCommand& command, absl::string_view worker,
+                          uint64_t incarnation) {
+  const int32_t ranks = command.members_size();
+  if (ranks < 1 || ranks > kMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the group has ", ranks, " members, expected 1 to ", kMaxRanks));
+  }
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    if (absl::Status status = CheckMember(command.members(rank), rank); !status.ok()) return status;
+  }
+  if (command.rank() < 0 || command.rank() >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", command.rank(), ", the group has ", ranks, " members"));
+  }
+  const v1::GroupMember& own = command.members(command.rank());
+  if (own.worker() == worker && own.incarnation() == Hex64(incarnation)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", command.rank(), " is ", own.worker(), " at incarnation ",
+                   own.incarnation(), ", this is ", worker, " at ", Hex64(incarnation)));
+}
+
+absl::StatusOr<std::vector<Ticket>> ParseTickets(
+    const google::protobuf::RepeatedPtrField<std::string>& tickets, int32_t ranks, RankId own) {
+  if (tickets.size() != ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", tickets.size(), " tickets, expected ", ranks));
+  }
+  std::vector<Ticket> parsed(ranks);
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    const std::string& ticket = tickets[rank];
+    const size_t expected = rank == own.value ? 0 : kTicketBytes;
+    if (ticket.size() != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ticket ", rank, " has ", ticket.size(), " bytes, expected ", expected));
+    }
+    std::memcpy(parsed[rank].data(), ticket.data(), ticket.size());
+  }
+  return parsed;
+}
+
+}  // namespace perigee

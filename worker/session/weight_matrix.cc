@@ -1,0 +1,32 @@
+#include "worker/session/weight_matrix.h"
+
+#include <atomic>
+
+#include "absl/types/span.h"
+#include "kernels/layout/weights_layout.h"
+
+namespace perigee {
+
+std::byte* WeightMatrix(const BufferMemory& memory, const v1::WeightTarget& target) {
+  const WeightsLayout& layout = memory.home_layout();
+  const size_t offset = target.kind() == v1::WeightTarget::UP     ? layout.up
+                        : target.kind() == v1::WeightTarget::DOWN ? layout.down
+                                                                  : layout.gate;
+  return memory.own_home(target.layer()) + offset;
+}
+
+absl::Status WriteHomeHeader(Backend& backend, const BufferMemory& memory, int32_t layer,
+                             uint64_t version) {
+  HomeHeader header;
+  header.version = version;
+  header.layer = version == 0 ? -1 : layer;
+  // Neither what was written before nor what follows moves past the header.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  absl::Status status = backend.CopyIn(
+      memory.own_home(layer) + memory.home_layout().header,
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&header), sizeof(header)));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return status;
+}
+
+}  // namespace perigee

@@ -1,0 +1,157 @@
+#include "worker/testing/fake_data_path.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace perigee {
+namespace {
+
+class FakePlan final : public PlanHandle {
+ public:
+  explicit FakePlan(ObjectTag tag) : tag_(tag) {}
+  ObjectTag tag() const override { return tag_; }
+
+ private:
+  const ObjectTag tag_;
+};
+
+}  // namespace
+
+PlanPtr MakeFakePlan(ObjectTag tag) { return std::make_shared<FakePlan>(tag); }
+
+FakeDataPath::FakeDataPath(const DataPathOptions& options, std::function<void()> on_end)
+    : options_(options),
+      on_end_(std::move(on_end)),
+      rows_(options.geometry.logical_rows() * options.hidden),
+      row_weights_(options.geometry.logical_rows()) {}
+
+FakeDataPath::~FakeDataPath() {
+  if (on_end_) on_end_();
+}
+
+std::vector<std::string> FakeDataPath::calls() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return calls_;
+}
+
+FakeDataPath::Outcome FakeDataPath::LeaveEarly(AbortReason reason, Operation operation,
+                                               Sequence sequence, int32_t awaited_rank) const {
+  ErrorRecord record;
+  record.generation = options_.generation.value;
+  record.sequence = sequence.value;
+  record.operation = static_cast<uint32_t>(operation);
+  record.phase = static_cast<uint32_t>(Phase::kEntry);
+  record.reason = static_cast<uint32_t>(reason);
+  record.rank = options_.rank.value;
+  record.awaited_rank = awaited_rank;
+  const absl::StatusCode code =
+      reason == AbortReason::kAborted        ? absl::StatusCode::kUnavailable
+      : reason == AbortReason::kDeadline     ? absl::StatusCode::kDeadlineExceeded
+      : reason == AbortReason::kCancelled    ? absl::StatusCode::kCancelled
+      : reason == AbortReason::kBadRoute     ? absl::StatusCode::kInvalidArgument
+      : reason == AbortReason::kDisagreement ? absl::StatusCode::kInvalidArgument
+                                             : absl::StatusCode::kFailedPrecondition;
+  return {absl::Status(code, "left early"), record};
+}
+
+FakeDataPath::Outcome FakeDataPath::AwaitAbort(Operation operation, Sequence sequence) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++waiters_;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return aborted_ || cancel_requested_; });
+  --waiters_;
+  return LeaveEarly(aborted_ ? AbortReason::kAborted : AbortReason::kCancelled, operation, sequence,
+                    lost_rank_);
+}
+
+void FakeDataPath::AwaitWaiter() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return waiters_ > 0; });
+}
+
+bool FakeDataPath::cancel_requested() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cancel_requested_;
+}
+
+absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back(absl::StrCat(operation, " ", sequence.value));
+    last_error_.reset();
+  }
+  Outcome outcome = behaviour_ ? behaviour_(operation, sequence) : Outcome{};
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_error_ = outcome.record;
+  return outcome.status;
+}
+
+absl::StatusOr<PlanPtr> FakeDataPath::Dispatch(Sequence sequence, const DispatchInput& input,
+                                               const DispatchOutput&) {
+  last_dispatch_ = input;
+  if (absl::Status status = Run("dispatch", sequence); !status.ok()) return status;
+  return MakeFakePlan(ObjectTag{options_.buffer, options_.generation, sequence});
+}
+
+absl::Status FakeDataPath::DispatchWithPlan(Sequence sequence, const PlanPtr&,
+                                            const DispatchInput& input, const DispatchOutput&) {
+  last_dispatch_ = input;
+  return Run("dispatch_with_plan", sequence);
+}
+
+absl::Status FakeDataPath::PrefetchWeights(Sequence sequence, const PlanPtr&,
+                                           const ExpertWeights& weights) {
+  last_weights_ = weights;
+  return Run("prefetch_weights", sequence);
+}
+
+absl::Status FakeDataPath::RunExperts(const PlanPtr&, const ExpertWeights& weights,
+                                      const RunExpertsInput& input) {
+  last_weights_ = weights;
+  last_run_experts_ = input;
+  return Run("run_experts", Sequence(0));
+}
+
+absl::Status FakeDataPath::Combine(Sequence sequence, const PlanPtr&, const CombineInput& input,
+                                   const CombineOutput& output) {
+  last_combine_ = input;
+  absl::Status status = Run("combine", sequence);
+  if (status.ok() && options_.geometry.tokens > 0) output.hidden[0].bits = 0x3f80;
+  return status;
+}
+
+absl::Status FakeDataPath::Barrier(Sequence sequence) { return Run("barrier", sequence); }
+absl::Status FakeDataPath::Decline(Sequence sequence) { return Run("decline", sequence); }
+
+void FakeDataPath::Abort(int32_t lost_rank, const std::string& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  aborted_ = true;
+  lost_rank_ = lost_rank;
+  abort_reason_ = reason;
+  changed_.notify_all();
+}
+
+void FakeDataPath::RequestCancel(bool wanted) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  cancel_requested_ = wanted;
+  changed_.notify_all();
+}
+
+absl::optional<ErrorRecord> FakeDataPath::last_error() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return last_error_;
+}
+
+absl::StatusOr<PlanTensors> FakeDataPath::ReadPlan(const PlanPtr&) const {
+  const Geometry& geometry = options_.geometry;
+  PlanTensors tensors;
+  tensors.dst.assign(geometry.routes(), 0);
+  tensors.cu_seqlens.assign(geometry.groups(), 0);
+  tensors.zero_fill_ranges.assign(2 * geometry.groups(), 0);
+  tensors.experts_to_copy.assign(geometry.ranks * geometry.slots, -1);
+  tensors.load.assign(geometry.ranks, geometry.routes());
+  tensors.home_load.assign(geometry.ranks, geometry.routes());
+  tensors.remote_stats = {0, 0};
+  return tensors;
+}
+
+}  // namespace perigee

@@ -1,0 +1,97 @@
+// A data path that moves nothing: it notes every call and answers as the test says.
+#ifndef PERIGEE_WORKER_TESTING_FAKE_DATA_PATH_H_
+#define PERIGEE_WORKER_TESTING_FAKE_DATA_PATH_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace perigee {
+
+// Thread-safe in as far as a DataPath is; calls() from any thread.
+class FakeDataPath final : public DataPath {
+ public:
+  // How an operation ends: OK; or an error with a record, an operation that was entered and left
+  // early; or an error without one, a refusal before anything was touched.
+  struct Outcome {
+    absl::Status status;
+    absl::optional<ErrorRecord> record;
+  };
+  // Asked on every operation; "decline" for Decline. May block, for example in AwaitAbort.
+  using Behaviour = std::function<Outcome(const std::string& operation, Sequence sequence)>;
+
+  explicit FakeDataPath(const DataPathOptions& options, std::function<void()> on_end = {});
+  ~FakeDataPath() override;
+
+  void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
+  // "dispatch 1", "run_experts 0", "decline 7", in order.
+  std::vector<std::string> calls() const;
+  // An operation that ends early for this reason, as a backend would report it.
+  Outcome LeaveEarly(AbortReason reason, Operation operation, Sequence sequence,
+                     int32_t awaited_rank = -1) const;
+  // Blocks until Abort or RequestCancel(true); then what an operation that was waiting returns.
+  Outcome AwaitAbort(Operation operation, Sequence sequence);
+  // Blocks until some thread is in AwaitAbort.
+  void AwaitWaiter();
+  bool cancel_requested() const;
+  DispatchInput last_dispatch() const { return last_dispatch_; }
+  CombineInput last_combine() const { return last_combine_; }
+  RunExpertsInput last_run_experts() const { return last_run_experts_; }
+  ExpertWeights last_weights() const { return last_weights_; }
+  const DataPathOptions& options() const { return options_; }
+
+  absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
+                                   const DispatchOutput& output) override;
+  absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
+                                const DispatchOutput& output) override;
+  absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
+                               const ExpertWeights& weights) override;
+  absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
+                          const RunExpertsInput& input) override;
+  absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
+                       const CombineOutput& output) override;
+  absl::Status Barrier(Sequence sequence) override;
+  absl::Status Decline(Sequence sequence) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  void Abort(int32_t lost_rank, const std::string& reason) override;
+  void RequestCancel(bool wanted) override;
+  absl::optional<ErrorRecord> last_error() const override;
+  absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const override;
+  BFloat16* rows() const override { return const_cast<BFloat16*>(rows_.data()); }
+  float* row_weights() const override { return const_cast<float*>(row_weights_.data()); }
+
+ private:
+  absl::Status Run(const std::string& operation, Sequence sequence);
+
+  const DataPathOptions options_;
+  const std::function<void()> on_end_;
+  Behaviour behaviour_;
+  std::vector<BFloat16> rows_;
+  std::vector<float> row_weights_;
+  DispatchInput last_dispatch_;
+  CombineInput last_combine_;
+  RunExpertsInput last_run_experts_;
+  ExpertWeights last_weights_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> calls_;
+  absl::optional<ErrorRecord> last_error_;
+  bool aborted_ = false;
+  int32_t lost_rank_ = -1;
+  std::string abort_reason_;
+  bool cancel_requested_ = false;
+  int waiters_ = 0;
+};
+
+// A plan handle that carries a tag and nothing else.
+PlanPtr MakeFakePlan(ObjectTag tag);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_TESTING_FAKE_DATA_PATH_H_
