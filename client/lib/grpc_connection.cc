@@ -140,6 +140,11 @@ absl::Status GrpcConnection::ExecuteProgram(
                                                absl::FormatDuration(idle_timeout),
                                                " while a program ran"));
   }
+  // Where ranks are why, the coordinator says which; without its word the connection is gone.
+  if (absl::IsUnavailable(status) && !GroupErrorOf(status)) {
+    return absl::UnavailableError(absl::StrCat("the coordinator was lost while a program ran: ",
+                                               std::string(status.message())));
+  }
   return status;
 }
 

@@ -11,7 +11,6 @@
 #include "kernels/layout/operation.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/weights_layout.h"
-#include "kernels/plan/destination.h"
 
 namespace perigee {
 
@@ -23,13 +22,11 @@ __global__ void CheckRows(const BFloat16* const* rows, int32_t count, int32_t hi
   out[0] = SwiGlu(ToFloat(out[0]), ToFloat(out[1]));
 }
 
-__global__ void CheckLayout(std::byte* base, Geometry geometry, WeightsShape shape,
-                            const int32_t* dst, uint64_t* out) {
+__global__ void CheckLayout(std::byte* base, Geometry geometry, WeightsShape shape, uint64_t* out) {
   const ShardView shard = ShardLayout::Create(geometry, shape.hidden).View(base);
   out[0] = HashStatement(shard.control->statement[0]);
   out[1] = BarrierPosition(shard.control->peers[0].arrival, Phase::kExit);
   out[2] = WeightsLayout::Home(shape, geometry.experts_per_rank()).size_bytes;
-  out[3] = static_cast<uint64_t>(LinkOf(dst, 1, 16).primary);
 }
 
 }  // namespace perigee

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/algo/row_sum.h"
 #include "kernels/algo/rows.h"
 #include "kernels/host/local_rows.h"
+#include "kernels/host/sum_rows.h"
 #include "kernels/plan/destination.h"
 #include "kernels/plan/validate.h"
 
@@ -83,7 +83,7 @@ void SumTokens(const HostRank& rank, const HostPlan& plan, BFloat16* hidden, int
     if (count == 0) {
       ZeroRows(out, 1, rank.hidden);
     } else {
-      SumRows(terms.data(), count, rank.hidden, out);
+      HostSumRows(terms.data(), count, rank.hidden, out);
     }
   }
 }

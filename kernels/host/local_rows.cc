@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/algo/row_sum.h"
 #include "kernels/algo/rows.h"
+#include "kernels/host/sum_rows.h"
 
 namespace perigee {
 namespace {
@@ -49,7 +49,7 @@ void SumDuplicates(const HostRank& rank, const DuplicateGroups& duplicates) {
       for (int32_t j = group.start; j < group.start + group.count; ++j) {
         terms.push_back(RowAt(rows, duplicates.rows[j], rank.hidden));
       }
-      SumRows(terms.data(), static_cast<int32_t>(terms.size()), rank.hidden, primary);
+      HostSumRows(terms.data(), static_cast<int32_t>(terms.size()), rank.hidden, primary);
     }
   };
   rank.pool->ParallelFor(static_cast<int64_t>(duplicates.groups.size()), kRowGrain, sum);

@@ -6,23 +6,23 @@
 namespace perigee {
 namespace {
 
-// Eight floats; where the CPU has no such register the compiler uses narrower ones.
-typedef float Vector __attribute__((vector_size(32), aligned(4), may_alias));
-constexpr int kVectorColumns = 8;
-constexpr int kVectors = kPanelColumns / kVectorColumns;
-
-// Rows that share each load of the panel: 6 * 2 sums, 2 panel vectors and 1 element of a row fill
-// the 16 vector registers of AVX2.
-constexpr int kBlockRows = 6;
+// Vector registers of SSE2 or NEON, and of AVX2.
+typedef float Vector4 __attribute__((vector_size(16)));
+typedef float Vector8 __attribute__((vector_size(32)));
 
 #define PERIGEE_INLINE inline __attribute__((always_inline))
 
-template <int kRows>
+template <typename Vector, int kRows>
 PERIGEE_INLINE void MultiplyBlock(const float* rows, int32_t depth, const float* panel,
                                   float* out) {
+  constexpr int kWidth = sizeof(Vector) / sizeof(float);
+  constexpr int kVectors = kPanelColumns / kWidth;
   Vector sums[kRows][kVectors] = {};
   for (int32_t i = 0; i < depth; ++i) {
-    const Vector* columns = reinterpret_cast<const Vector*>(panel + i * kPanelColumns);
+    Vector columns[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      std::memcpy(&columns[v], panel + i * kPanelColumns + v * kWidth, sizeof(Vector));
+    }
     for (int r = 0; r < kRows; ++r) {
       const float element = rows[static_cast<int64_t>(r) * depth + i];
       for (int v = 0; v < kVectors; ++v) sums[r][v] += element * columns[v];
@@ -30,21 +30,24 @@ PERIGEE_INLINE void MultiplyBlock(const float* rows, int32_t depth, const float*
   }
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(out + r * kPanelColumns + v * kVectorColumns, &sums[r][v], sizeof(Vector));
+      std::memcpy(out + r * kPanelColumns + v * kWidth, &sums[r][v], sizeof(Vector));
     }
   }
 }
 
+// kRows rows share each load of the panel: their sums, the panel's vectors and one element of a row
+// must fit into the 16 vector registers.
+template <typename Vector, int kRows>
 PERIGEE_INLINE void MultiplyRows(const float* rows, int32_t row_count, int32_t depth,
                                  const float* panel, float* out) {
   int32_t row = 0;
-  for (; row + kBlockRows <= row_count; row += kBlockRows) {
-    MultiplyBlock<kBlockRows>(rows + static_cast<int64_t>(row) * depth, depth, panel,
-                              out + row * kPanelColumns);
+  for (; row + kRows <= row_count; row += kRows) {
+    MultiplyBlock<Vector, kRows>(rows + static_cast<int64_t>(row) * depth, depth, panel,
+                                 out + row * kPanelColumns);
   }
   for (; row < row_count; ++row) {
-    MultiplyBlock<1>(rows + static_cast<int64_t>(row) * depth, depth, panel,
-                     out + row * kPanelColumns);
+    MultiplyBlock<Vector, 1>(rows + static_cast<int64_t>(row) * depth, depth, panel,
+                             out + row * kPanelColumns);
   }
 }
 
@@ -52,14 +55,14 @@ using MultiplyFunction = void (*)(const float*, int32_t, int32_t, const float*, 
 
 void MultiplyPlain(const float* rows, int32_t row_count, int32_t depth, const float* panel,
                    float* out) {
-  MultiplyRows(rows, row_count, depth, panel, out);
+  MultiplyRows<Vector4, 3>(rows, row_count, depth, panel, out);
 }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void MultiplyAvx2(const float* rows, int32_t row_count,
                                                       int32_t depth, const float* panel,
                                                       float* out) {
-  MultiplyRows(rows, row_count, depth, panel, out);
+  MultiplyRows<Vector8, 6>(rows, row_count, depth, panel, out);
 }
 
 MultiplyFunction Choose() {

@@ -149,7 +149,8 @@ absl::StatusOr<std::unique_ptr<Memory>> ImportMemfd(int descriptor, size_t size_
   Descriptor fd(descriptor);
   if (absl::Status status = CheckImport(fd.get(), size_bytes, access); !status.ok()) return status;
   const int protection = access == PeerAccess::kReadWrite ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* data = mmap(nullptr, size_bytes, protection, MAP_SHARED, fd.get(), 0);
+  // Page tables are filled now: the first operation would pay for them one fault at a time.
+  void* data = mmap(nullptr, size_bytes, protection, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
   if (data == MAP_FAILED) return SystemError("mmap", size_bytes);
   // The mapping keeps the memory; the descriptor is closed, since a large group imports more of
   // them than a process may have open.

@@ -23,8 +23,9 @@ absl::StatusOr<std::unique_ptr<Memory>> AllocateMemfd(size_t size_bytes, PeerAcc
 absl::StatusOr<std::unique_ptr<Memory>> AllocateAnonymous(size_t size_bytes);
 
 // Maps memory that AllocateMemfd of another process (or this one) made. Takes ownership of
-// `descriptor`, also on failure; descriptor() of the result is -1. INVALID_ARGUMENT, naming what was found and expected, unless it is
-// a sealed memfd of exactly size_bytes, writable where kReadWrite is asked for.
+// `descriptor`, also on failure; descriptor() of the result is -1. INVALID_ARGUMENT, naming what
+// was found and expected, unless it is a sealed memfd of exactly size_bytes, writable where
+// kReadWrite is asked for.
 absl::StatusOr<std::unique_ptr<Memory>> ImportMemfd(int descriptor, size_t size_bytes,
                                                     PeerAccess access);
 

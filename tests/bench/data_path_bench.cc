@@ -133,6 +133,7 @@ class Setup {
     dispatch_bytes = BytesMoved(dispatch);
     combine_bytes = BytesMoved(combine);
     plans.resize(group.ranks());
+    Dispatch();  // the first touches memory that no later one has to
   }
 
   double Dispatch() {

@@ -90,7 +90,7 @@ std::vector<TensorSource> LayerFile::Tensors() const {
       Source("up", TensorDtype::kBF16, {s.experts, s.hidden, s.intermediate}, up),
       Source("down", TensorDtype::kBF16, {s.experts, s.intermediate, s.hidden}, down),
   };
-  if (!expected.empty()) {
+  if (!expected.empty() || s.tokens == 0) {
     tensors.push_back(
         Source("expected_output", TensorDtype::kF32, {s.ranks, s.tokens, s.hidden}, expected));
   }

@@ -28,8 +28,8 @@ struct LayerFile {
 
   // Fills `expected` from the rest, in fp64.
   void ComputeExpected();
-  // The tensors of the file, expected_output among them unless `expected` is empty; they borrow
-  // from this.
+  // The tensors of the file, expected_output among them unless `expected` lacks its values; they
+  // borrow from this.
   std::vector<TensorSource> Tensors() const;
   absl::Status Write(const std::string& path) const;
 

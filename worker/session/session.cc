@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/layout/abi.h"
@@ -203,7 +204,8 @@ void Session::Abort(absl::Span<const int32_t> lost_ranks, const std::string& rea
   const auto describe = [&](std::string* out, int32_t rank) { *out += view_.Describe(rank); };
   std::string text =
       absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was aborted");
-  if (!lost_ranks.empty()) {
+  // Whoever gave the reason may have named them.
+  if (!lost_ranks.empty() && !absl::StrContains(reason, view_.Describe(lost_ranks[0]))) {
     absl::StrAppend(&text, ", ", absl::StrJoin(lost_ranks, ", ", describe),
                     lost_ranks.size() == 1 ? " was lost" : " were lost");
   }

@@ -38,7 +38,10 @@ FOLDERS = {
     "server/dashboard": _SERVER_OUTSIDE + ["server"],
     "worker": _WORKER_OUTSIDE + ["worker"],
     "worker/memory": _WORKER_OUTSIDE,
-    "worker/ops": _WORKER_OUTSIDE + ["worker/memory"],
+    # A session runs operations; what an operation is checked against is pure and known to both.
+    "worker/ops": _WORKER_OUTSIDE + ["worker/memory", "worker/session/failure_reason.h",
+                                     "worker/session/objects.h", "worker/session/tensor_spec.h",
+                                     "worker/session/tensor_store.h"],
     "worker/session": _WORKER_OUTSIDE + ["worker/memory", "worker/ops"],
     "worker/attach": _WORKER_OUTSIDE + ["worker/memory", "worker/ops", "worker/session"],
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],

@@ -12,7 +12,7 @@ FUNCTION_LINES = 60
 KERNEL_LINES = 200
 
 # "path" -> lines, or "path:function" -> lines.
-RATCHET = {}
+RATCHET = {"tests/contract/errors_test.cc": 450}
 
 _SOURCES = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".bzl", ".proto")
 

@@ -1,0 +1,134 @@
+#include "server/testing/fake_worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/layout/abi.h"
+#include "proto/support/random.h"
+
+namespace perigee {
+
+class FakeWorker::Sink final : public CommandSink {
+ public:
+  explicit Sink(FakeWorker* worker) : worker_(worker) {}
+  void Send(const v1::WorkerCommand& command) override { worker_->Take(command); }
+  void End(const absl::Status&) override {}
+
+ private:
+  FakeWorker* const worker_;
+};
+
+v1::Worker FakeWorker::Describe(int index, int life) {
+  v1::Worker worker;
+  worker.set_name(absl::StrCat("workers/w", index));
+  worker.set_incarnation(Hex64(static_cast<uint64_t>(index) * 1000 + life));
+  worker.set_host("hosts/here");
+  worker.set_backend("host");
+  worker.set_address(absl::StrCat("127.0.0.1:", 10000 + index));
+  worker.set_socket_path(absl::StrCat("/run/w", index, ".sock"));
+  worker.set_data_path_abi(kDataPathAbi);
+  worker.set_version("test");
+  worker.set_pid(100 + index);
+  return worker;
+}
+
+FakeWorker::FakeWorker(ControlPlane& control, int index, int life) : control_(control) {
+  const v1::Worker worker = Describe(index, life);
+  const auto registered = control_.RegisterWorker(worker);
+  EXPECT_TRUE(registered.ok()) << registered.status();
+  auto sink = std::make_shared<Sink>(this);
+  const auto lease = control_.OpenLease(worker.name(), worker.incarnation(), sink);
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  v1::WorkerHello hello;
+  hello.set_worker(worker.name());
+  hello.set_incarnation(worker.incarnation());
+  const auto commands = control_.OpenCommands(hello, sink);
+  EXPECT_TRUE(commands.ok()) << commands.status();
+  if (lease.ok()) lease_ = *lease;
+  if (commands.ok()) commands_ = *commands;
+  thread_ = std::thread([this] { Run(); });
+}
+
+FakeWorker::~FakeWorker() { Stop(); }
+
+void FakeWorker::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void FakeWorker::HoldPrograms() {
+  std::lock_guard lock(mutex_);
+  hold_programs_ = true;
+}
+
+void FakeWorker::Kill() {
+  Stop();
+  control_.CloseStream(lease_, false);
+  control_.CloseStream(commands_, false);
+}
+
+bool FakeWorker::AwaitCommands(v1::WorkerCommand::CommandCase kind, size_t count) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(20), [&] {
+    const auto matches = [kind](const auto& command) { return command.command_case() == kind; };
+    return static_cast<size_t>(std::count_if(seen_.begin(), seen_.end(), matches)) >= count;
+  });
+}
+
+absl::Status FakeWorker::Heartbeat(uint64_t number) const {
+  return control_.TakeHeartbeat(lease_, number).status();
+}
+
+void FakeWorker::Take(const v1::WorkerCommand& command) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(command);
+    seen_.push_back(command);
+  }
+  changed_.notify_all();
+}
+
+void FakeWorker::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopped_ || !waiting_.empty(); });
+    if (stopped_) return;
+    const v1::WorkerCommand command = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (command.has_execute_program() && hold_programs_) {
+      held_.push_back(command);
+      continue;
+    }
+    std::vector<v1::WorkerCommand> ended;
+    if (command.has_abort_generation()) ended = std::exchange(held_, {});
+    lock.unlock();
+    for (const v1::WorkerCommand& program : ended) {
+      Answer(program, absl::UnavailableError(command.abort_generation().reason()));
+    }
+    Answer(command, absl::OkStatus());
+    lock.lock();
+  }
+}
+
+void FakeWorker::Answer(const v1::WorkerCommand& command, const absl::Status& status) {
+  v1::WorkerReport report;
+  v1::CommandResult& result = *report.mutable_result();
+  result.set_command_id(command.command_id());
+  result.mutable_status()->set_code(static_cast<int>(status.code()));
+  result.mutable_status()->set_message(std::string(status.message()));
+  if (!status.ok()) result.mutable_status()->set_reason("GENERATION_ABORTED");
+  if (command.has_execute_program()) {
+    result.mutable_progress()->set_program_id(command.execute_program().program_id());
+    result.mutable_progress()->set_last_sequence(command.execute_program().first_sequence());
+  }
+  control_.TakeReport(commands_, report);
+}
+
+}  // namespace perigee
