@@ -118,7 +118,7 @@ TEST_F(MainTest, EndsWithItsSupervisor) {
       RunRegistered({"--death_fd=" + std::to_string(death.childs.get())});
   death.childs.Reset();
   death.ours.Reset();
-  EXPECT_EQ(worker->AwaitExit(absl::Seconds(3)), 1);
+  EXPECT_EQ(worker->AwaitExit(kLong), 1);
   EXPECT_TRUE(directory_.empty());
 }
 
@@ -129,7 +129,7 @@ TEST_F(MainTest, EndsWithItsSupervisorWhileItStillLooksForTheCoordinator) {
       Run(Flags({"--coordinator=" + gone, "--death_fd=" + std::to_string(death.childs.get())}));
   death.childs.Reset();
   death.ours.Reset();
-  EXPECT_EQ(worker->AwaitExit(absl::Seconds(3)), 1);
+  EXPECT_EQ(worker->AwaitExit(kLong), 1);
   EXPECT_TRUE(directory_.empty());
 }
 
