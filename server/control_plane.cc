@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
 #include "proto/support/event_log.h"
+#include "server/groups/lost_command.h"
 
 namespace perigee {
 namespace {
@@ -177,6 +178,8 @@ void ControlPlane::Do(const WorkerLost& effect) {
 void ControlPlane::Do(const EndStream& effect) {
   const auto stream = streams_.find(effect.stream);
   if (stream == streams_.end()) return;
+  const auto link = links_.find(stream->second.worker);
+  if (link != links_.end() && link->second.stream == effect.stream) Detach(link->second);
   stream->second.sink->End(effect.status);
   streams_.erase(stream);
 }
@@ -191,9 +194,13 @@ void ControlPlane::Do(const std::string& group, const SendCommand& effect) {
   v1::WorkerCommand command = effect.command;
   command.set_command_id(++last_command_);
   command.set_term(store_.term());
-  if (link.sink) link.sink->Send(command);
   link.outstanding[last_command_] =
-      Outstanding{group, groups_.at(group).instance, effect.token, std::move(command)};
+      Outstanding{group, groups_.at(group).instance, effect.token, CommandName(command)};
+  if (link.sink) {
+    link.sink->Send(command);
+  } else {
+    link.unsent.push_back(std::move(command));
+  }
 }
 
 void ControlPlane::Do(const std::string& group, const TakeGeneration&) {

@@ -77,7 +77,9 @@ class ControlPlane {
   // The worker's own word on who it is. Where it is refused the sink is not kept.
   absl::StatusOr<StreamId> OpenLease(const std::string& worker, const std::string& incarnation,
                                      std::shared_ptr<StreamSink> sink);
-  // Commands that the worker has not answered are sent again, in order, before any new one.
+  // Commands that no earlier stream has taken are sent now, in order, before any new one. Those
+  // that one had taken and the worker has not answered are never sent again, because it may have
+  // carried them out: they fail with COMMAND_LOST.
   absl::StatusOr<StreamId> OpenCommands(const v1::WorkerHello& hello,
                                         std::shared_ptr<CommandSink> sink);
   absl::StatusOr<v1::KeepAliveResponse> TakeHeartbeat(StreamId stream, uint64_t heartbeat);
@@ -125,12 +127,12 @@ class ControlPlane {
     std::map<WatchId, std::shared_ptr<GroupSink>> watchers;
     uint64_t buffers_named = 0;  // ids chosen here
   };
-  // A command on its way: whose answer it is.
+  // A command without an answer: whose it is.
   struct Outstanding {
     std::string group;
     uint64_t instance = 0;
     CommandToken token = 0;
-    v1::WorkerCommand command;
+    std::string what;  // "execute_program"
   };
   // The way to one incarnation.
   struct Link {
@@ -138,6 +140,7 @@ class ControlPlane {
     StreamId stream = 0;  // 0: not open
     std::shared_ptr<CommandSink> sink;
     std::map<uint64_t, Outstanding> outstanding;  // by command_id
+    std::vector<v1::WorkerCommand> unsent;        // of them, while no stream is open; in order
   };
   struct Stream {
     std::string worker;
@@ -164,6 +167,11 @@ class ControlPlane {
   void FinishNow(CallId call, const CallResult& result);
   absl::StatusOr<std::string> ChooseGroupName(const NewGroup& request);
   v1::GroupMember AssignMember(const std::string& worker, const std::string& group, int32_t rank);
+
+  // The stream of the link is no more; what it was not given waits for the next one.
+  void Detach(Link& link);
+  // Fails what an earlier stream of the link had taken.
+  void FailLostCommands(Link& link);
 
   void Do(const WorkerReady& effect);
   void Do(const WorkerLost& effect);

@@ -4,7 +4,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <future>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,7 +15,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/support/random.h"
+#include "server/testing/awaited.h"
 #include "server/testing/fake_worker.h"
+#include "server/testing/memory_store.h"
 #include "tests/testing/fake_clock.h"
 
 namespace perigee {
@@ -26,36 +28,7 @@ using ::testing::HasSubstr;
 constexpr const char* kTenant = "tenants/default";
 constexpr std::chrono::seconds kPatience(20);
 
-class MemoryStore final : public Store {
- public:
-  uint64_t term() const override { return 3; }
-  absl::StatusOr<uint64_t> Take(Counter counter) override {
-    return counter == Counter::kGeneration ? ++generation_ : ++buffer_;
-  }
-
- private:
-  std::atomic<uint64_t> generation_ = 0;
-  std::atomic<uint64_t> buffer_ = 0;
-};
-
-// What a call came to, waited for.
-class Answer {
- public:
-  CallDone done() {
-    return [promise = promise_](const CallResult& result) { promise->set_value(result); };
-  }
-  CallResult Get() {
-    if (future_.wait_for(kPatience) != std::future_status::ready) {
-      ADD_FAILURE() << "a call was not answered";
-      return {absl::DeadlineExceededError("not answered"), {}, {}};
-    }
-    return future_.get();
-  }
-
- private:
-  std::shared_ptr<std::promise<CallResult>> promise_ = std::make_shared<std::promise<CallResult>>();
-  std::future<CallResult> future_ = promise_->get_future();
-};
+using Answer = Awaited<CallResult>;
 
 class ProgramRecorder final : public ProgramSink {
  public:
@@ -141,6 +114,35 @@ class ControlPlaneTest : public ::testing::Test {
     Answer answer;
     control_->DrainGroup(group, remove, answer.done());
     return answer.Get();
+  }
+
+  // Given a program that a worker has got and not answered, when its command stream is replaced,
+  // then the program is not sent a second time: it fails, naming the rank, and the group forms
+  // again.
+  void LoseAProgram(const std::function<void(FakeWorker&)>& replace_stream) {
+    AddWorkers(3);
+    ASSERT_TRUE(CreateGroup("g", 3).status.ok());
+    ASSERT_TRUE(CreateBuffer(group_).status.ok());
+    auto watcher = std::make_shared<GroupRecorder>();
+    const uint64_t generation = control_->GetGroup(group_)->generation();
+    ASSERT_TRUE(control_->WatchGroup(group_, watcher).ok());
+    for (auto& worker : workers_) worker->HoldPrograms();
+    const auto program = Execute(group_);
+    for (auto& worker : workers_) {
+      ASSERT_TRUE(worker->AwaitCommands(v1::WorkerCommand::kExecuteProgram, 1));
+    }
+
+    replace_stream(*workers_[1]);
+
+    const CallResult result = program->Get();
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(std::string(result.status.message()),
+              "rank 1 (workers/w1): its command stream broke before it answered execute_program");
+    ASSERT_TRUE(result.error.has_value());
+    EXPECT_EQ(result.error->ranks(1).reason(), "COMMAND_LOST");
+    EXPECT_EQ(result.error->ranks(0).reason(), "GENERATION_ABORTED");
+    EXPECT_TRUE(watcher->Await(v1::Group::ACTIVE, generation));
+    EXPECT_EQ(workers_[1]->CountCommands(v1::WorkerCommand::kExecuteProgram), 1u);
   }
 
   FakeClock clock_;
@@ -229,6 +231,49 @@ TEST_F(ControlPlaneTest, ALostWorkerFencesAndAReplacementFormsAgain) {
   EXPECT_EQ(generations->back().state(), v1::GenerationInfo::ENDED);
   EXPECT_THAT(generations->back().end_reason(), HasSubstr("workers/w1"));
   replacement.Stop();
+}
+
+TEST_F(ControlPlaneTest, ACommandThatABrokenStreamTookIsLostAndNotSentAgain) {
+  LoseAProgram([](FakeWorker& worker) {
+    worker.BreakCommands();
+    worker.ReopenCommands();
+  });
+}
+
+// The worker may know before the coordinator does.
+TEST_F(ControlPlaneTest, ACommandThatAReplacedStreamTookIsLostAndNotSentAgain) {
+  LoseAProgram([](FakeWorker& worker) { worker.ReopenCommands(); });
+}
+
+// Given a worker whose stream takes nothing, when it breaks and opens again, then what waited is
+// sent, once, and the program ends as if nothing had been.
+TEST_F(ControlPlaneTest, ACommandThatNoStreamTookIsSentOnTheNext) {
+  AddWorkers(3);
+  ASSERT_TRUE(CreateGroup("g", 3).status.ok());
+  ASSERT_TRUE(CreateBuffer(group_).status.ok());
+  workers_[1]->StallDelivery();
+  const auto program = Execute(group_);
+  ASSERT_TRUE(workers_[0]->AwaitCommands(v1::WorkerCommand::kExecuteProgram, 1));
+  EXPECT_EQ(workers_[1]->CountCommands(v1::WorkerCommand::kExecuteProgram), 0u);
+
+  workers_[1]->BreakCommands();
+  workers_[1]->ReopenCommands();
+
+  const CallResult result = program->Get();
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(workers_[1]->CountCommands(v1::WorkerCommand::kExecuteProgram), 1u);
+}
+
+// A command that is due while no stream is open has not been taken by one.
+TEST_F(ControlPlaneTest, ACommandBetweenTwoStreamsIsSentOnTheNext) {
+  AddWorkers(2);
+  ASSERT_TRUE(CreateGroup("g", 2).status.ok());
+  ASSERT_TRUE(CreateBuffer(group_).status.ok());
+  workers_[1]->BreakCommands();
+  const auto program = Execute(group_);
+  workers_[1]->ReopenCommands();
+  EXPECT_TRUE(program->Get().status.ok());
+  EXPECT_EQ(workers_[1]->CountCommands(v1::WorkerCommand::kExecuteProgram), 1u);
 }
 
 TEST_F(ControlPlaneTest, ShutdownAnswersWhatWaits) {

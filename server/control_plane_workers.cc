@@ -1,7 +1,10 @@
 // The part of the control plane that workers talk to.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "proto/support/event_log.h"
 #include "server/control_plane.h"
+#include "server/groups/lost_command.h"
 #include "server/wire_time.h"
 
 namespace perigee {
@@ -16,7 +19,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> ControlPlane::RegisterWorker(const v1
   }
   Link& link = links_[worker.name()];
   if (link.incarnation != worker.incarnation()) {
-    link = Link{worker.incarnation(), 0, nullptr, {}};
+    link = Link{worker.incarnation(), 0, nullptr, {}, {}};
     LogEvent(LogLevel::kInfo, "worker_registered",
              {{"worker", worker.name()},
               {"incarnation", worker.incarnation()},
@@ -62,10 +65,31 @@ absl::StatusOr<StreamId> ControlPlane::OpenCommands(const v1::WorkerHello& hello
   Link& link = links_.at(hello.worker());
   link.stream = id;
   link.sink = sink;
-  for (const auto& [command_id, outstanding] : link.outstanding) sink->Send(outstanding.command);
+  FailLostCommands(link);
+  for (const v1::WorkerCommand& command : std::exchange(link.unsent, {})) sink->Send(command);
   streams_[id] = Stream{hello.worker(), std::move(sink)};
   RunPosted();
   return id;
+}
+
+void ControlPlane::Detach(Link& link) {
+  link.unsent = link.sink->TakeUnsent();
+  link.stream = 0;
+  link.sink = nullptr;
+}
+
+void ControlPlane::FailLostCommands(Link& link) {
+  auto unsent = link.unsent.begin();  // ascending ids, as in outstanding
+  for (auto it = link.outstanding.begin(); it != link.outstanding.end();) {
+    if (unsent != link.unsent.end() && unsent->command_id() == it->first) {
+      ++unsent;
+      ++it;
+      continue;
+    }
+    const Outstanding& lost = it->second;
+    Post(lost.group, CommandAnswered{lost.token, LostCommandResult(lost.what)}, lost.instance);
+    it = link.outstanding.erase(it);
+  }
 }
 
 absl::StatusOr<v1::KeepAliveResponse> ControlPlane::TakeHeartbeat(StreamId stream,
@@ -104,10 +128,7 @@ void ControlPlane::CloseStream(StreamId stream, bool orderly) {
   const auto found = streams_.find(stream);
   if (stopped_ || found == streams_.end()) return;
   const auto link = links_.find(found->second.worker);
-  if (link != links_.end() && link->second.stream == stream) {
-    link->second.stream = 0;
-    link->second.sink = nullptr;
-  }
+  if (link != links_.end() && link->second.stream == stream) Detach(link->second);
   LogEvent(LogLevel::kInfo, "worker_stream_closed",
            {{"worker", found->second.worker}, {"orderly", orderly}});
   streams_.erase(found);

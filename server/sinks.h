@@ -5,6 +5,7 @@
 #define PERIGEE_SERVER_SINKS_H_
 
 #include <functional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/v1/command.pb.h"
@@ -24,6 +25,9 @@ class StreamSink {
 class CommandSink : public StreamSink {
  public:
   virtual void Send(const v1::WorkerCommand& command) = 0;
+  // Those that the transport was not given, in order; it will not be. All others count as sent:
+  // the worker may or may not have got them.
+  virtual std::vector<v1::WorkerCommand> TakeUnsent() = 0;
 };
 
 // A watcher of a group. Of updates that cannot be delivered at once only the latest matters.

@@ -1,7 +1,11 @@
 #include "server/groups/group_failure.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace perigee {
 namespace {
@@ -22,19 +26,41 @@ std::string NameRank(const Member& member) {
   return absl::StrCat("rank ", member.info.rank(), " (", member.info.worker(), ")");
 }
 
-std::string DescribeLostRank(const Member& member, Generation generation) {
+std::string DescribeLoss(const Member& member, Generation generation) {
   const std::string when = generation.value == 0 ? "before the group formed"
                                                  : absl::StrCat("in generation ", generation.value);
-  return absl::StrCat(NameRank(member), " was lost ", when, ": ", member.lost_reason);
+  return absl::StrCat("was lost ", when, ": ", member.lost_reason);
 }
 
-// A worker knows that its generation was aborted, but perhaps not yet why.
+// Wherever a rank's word is shown, its name stands before it: one that begins with the name again
+// would say it twice. The data path knows its rank only, "rank 0, combine, sequence 4: ...".
+std::string WithoutSpeaker(const std::string& message, const Member& member) {
+  const std::string rank = absl::StrCat("rank ", member.info.rank());
+  const std::string names[] = {NameRank(member) + ": ", rank + ": ", rank + ", "};
+  absl::string_view rest = message;
+  while (std::any_of(std::begin(names), std::end(names),
+                     [&](const std::string& name) { return absl::ConsumePrefix(&rest, name); })) {
+  }
+  return std::string(rest);
+}
+
+// " (this rank was in combine, sequence 4)"; empty where it was in no operation.
+std::string DescribePlace(const v1::RankStatus& status) {
+  const v1::OperationError& place = status.operation_error();
+  if (place.operation().empty()) return "";
+  const std::string sequence =
+      place.sequence() == 0 ? "" : absl::StrCat(", sequence ", place.sequence());
+  return absl::StrCat(" (this rank was in ", place.operation(), sequence, ")");
+}
+
+// A worker knows that its generation was aborted, but perhaps not yet why; where it does, it
+// repeats what it was told.
 void ExplainAbort(v1::RankStatus& status, const std::string& why) {
   status.set_code(kUnavailable);
   status.set_reason("GENERATION_ABORTED");
-  if (status.message().empty()) {
-    status.set_message(why);
-  } else if (!absl::StrContains(status.message(), why)) {
+  if (status.message().empty() || absl::StrContains(status.message(), why)) {
+    status.set_message(absl::StrCat(why, DescribePlace(status)));
+  } else {
     status.set_message(absl::StrCat(why, " (", status.message(), ")"));
   }
 }
@@ -43,10 +69,12 @@ v1::RankStatus FinalStatus(const GenerationView& view, const Member& member,
                            const v1::RankStatus* answer) {
   v1::RankStatus status;
   if (answer != nullptr) status = *answer;
+  status.set_message(WithoutSpeaker(status.message(), member));
   if (member.lost && (status.code() == 0 || status.reason() == "GENERATION_ABORTED")) {
     status.set_code(kUnavailable);
     status.set_reason("RANK_LOST");
-    status.set_message(DescribeLostRank(member, view.generation));
+    status.set_message(
+        absl::StrCat(member.info.worker(), " ", DescribeLoss(member, view.generation)));
   } else if (!view.end_reason.empty() &&
              (answer == nullptr || status.reason() == "GENERATION_ABORTED")) {
     ExplainAbort(status, view.end_reason);
@@ -80,7 +108,8 @@ std::string DescribeLoss(const std::vector<Member>& members, Generation generati
   std::string text;
   for (const Member& member : members) {
     if (!member.lost) continue;
-    absl::StrAppend(&text, text.empty() ? "" : "; ", DescribeLostRank(member, generation));
+    absl::StrAppend(&text, text.empty() ? "" : "; ", NameRank(member), " ",
+                    DescribeLoss(member, generation));
   }
   return text;
 }

@@ -46,7 +46,8 @@ std::string DescribeLoss(const std::vector<Member>& members, Generation generati
 //     the rank and its worker named.
 //   else: UNAVAILABLE with the reason why the generation ended.
 // In `error` every rank of an ended generation that has no other word is UNAVAILABLE,
-// GENERATION_ABORTED, and lost ones are RANK_LOST.
+// GENERATION_ABORTED, and lost ones are RANK_LOST. No message names the rank that it is the word
+// of: rank and worker stand beside it.
 GroupFailure DescribeFailure(const GenerationView& generation,
                              const std::vector<v1::RankStatus>& statuses);
 

@@ -65,7 +65,41 @@ TEST(GroupFailure, ALostRankIsNamedEverywhere) {
   }
   EXPECT_THAT(failure.error.ranks(1).message(), HasSubstr("left the wait"));
   EXPECT_EQ(failure.error.ranks(3).reason(), "RANK_LOST");
-  EXPECT_EQ(failure.error.ranks(3).message(), loss);
+  EXPECT_EQ(failure.error.ranks(3).message(),
+            "workers/w3 was lost in generation 7: its connection broke");
+}
+
+// As workers word it: the name of the rank, and again by the data path, which knows no workers.
+TEST(GroupFailure, ARankIsNamedOnce) {
+  const v1::RankStatus late =
+      Status(1, absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+             "rank 1 (workers/w1): rank 1, combine, sequence 4: rank 0 did not arrive within 10s");
+  const GroupFailure failure = Describe(Members(2), "", {late});
+  EXPECT_EQ(failure.error.ranks(1).message(),
+            "combine, sequence 4: rank 0 did not arrive within 10s");
+  EXPECT_EQ(failure.status.message(),
+            "rank 1 (workers/w1): combine, sequence 4: rank 0 did not arrive within 10s");
+}
+
+TEST(GroupFailure, AnAbortedRankSaysOnceWhyAndWhereItWas) {
+  std::vector<Member> members = Members(4);
+  members[3].lost = true;
+  members[3].lost_reason = "it left";
+  const std::string loss = DescribeLoss(members, kGeneration);
+  v1::RankStatus aborted = Status(
+      0, absl::StatusCode::kUnavailable, "GENERATION_ABORTED",
+      absl::StrCat("rank 0 (workers/w0): rank 0, combine, sequence 4: rank 3 is lost: generation 7 "
+                   "of tenants/default/groups/g was aborted: ",
+                   loss));
+  aborted.mutable_operation_error()->set_operation("combine");
+  aborted.mutable_operation_error()->set_sequence(4);
+  EXPECT_EQ(Describe(members, loss, {aborted}).error.ranks(0).message(),
+            loss + " (this rank was in combine, sequence 4)");
+  aborted.mutable_operation_error()->set_sequence(0);
+  EXPECT_EQ(Describe(members, loss, {aborted}).error.ranks(0).message(),
+            loss + " (this rank was in combine)");
+  aborted.clear_operation_error();
+  EXPECT_EQ(Describe(members, loss, {aborted}).error.ranks(0).message(), loss);
 }
 
 TEST(GroupFailure, TheRankThatExplainsTheOthersSpeaks) {

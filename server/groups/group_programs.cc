@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/groups/lost_command.h"
 #include "server/groups/program_check.h"
 #include "server/wire_time.h"
 
@@ -14,7 +15,7 @@ namespace {
 // other failures leave every rank at the same sequence.
 bool EndsGeneration(const v1::RankStatus& status) {
   return status.reason() == "DEADLINE" || status.reason() == "OUT_OF_STEP" ||
-         status.reason() == "GENERATION_ABORTED";
+         status.reason() == "GENERATION_ABORTED" || status.reason() == kReasonCommandLost;
 }
 
 }  // namespace

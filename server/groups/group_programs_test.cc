@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/groups/group_harness.h"
+#include "server/groups/lost_command.h"
 
 namespace perigee {
 namespace {
@@ -174,6 +175,27 @@ TEST(GroupPrograms, GivenALostRankThenEveryRankHasItsWordAndWhoWaitsEndsAtOnce) 
   }
   EXPECT_EQ(result.error->ranks(3).reason(), "RANK_LOST");
   EXPECT_EQ(group.machine.ranks_wanted().size(), 1u);
+}
+
+// Nobody knows whether the rank runs the program, and it is not asked a second time.
+TEST(GroupPrograms, GivenALostCommandThenTheGenerationEndsAndTheNextBegins) {
+  GroupHarness group;
+  group.Start(2);
+  group.Submit(5);
+  const auto executes = group.Take(Kind::kExecuteProgram);
+  group.Answer(executes[1], LostCommandResult("execute_program").status());
+  EXPECT_EQ(group.state(), v1::Group::FENCED);
+  EXPECT_THAT(group.machine.Describe().state_reason(),
+              HasSubstr("rank 1 (workers/w1): its command stream broke"));
+  EXPECT_TRUE(group.machine.Describe().lost_ranks().empty()) << "the worker is there";
+  group.Answer(executes[0], Failed(absl::StatusCode::kUnavailable, "GENERATION_ABORTED", ""));
+  EXPECT_TRUE(absl::IsUnavailable(group.finished.at(5).status));
+  EXPECT_EQ(Message(group.finished.at(5)),
+            "rank 1 (workers/w1): its command stream broke before it answered execute_program");
+  group.Settle();
+  EXPECT_EQ(group.state(), v1::Group::ACTIVE);
+  EXPECT_EQ(group.machine.Describe().generation(), 2u);
+  EXPECT_TRUE(group.Take(Kind::kExecuteProgram).empty());
 }
 
 TEST(GroupPrograms, GivenSilentSurvivorsThenTheCallEndsAfterTheFenceReportTimeout) {

@@ -4,6 +4,7 @@
 
 #include "proto/v1/buffers.grpc.pb.h"
 #include "server/control_plane.h"
+#include "server/rpc/buffer_handler.h"
 #include "server/rpc/request_log.h"
 
 namespace perigee {
@@ -11,7 +12,7 @@ namespace perigee {
 class BufferService final : public v1::BufferService::CallbackService {
  public:
   // Both outlive it.
-  BufferService(ControlPlane& control, RequestLog& log) : control_(control), log_(log) {}
+  BufferService(ControlPlane& control, RequestLog& log) : handler_(control, log) {}
 
   grpc::ServerUnaryReactor* CreateBuffer(grpc::CallbackServerContext* context,
                                          const v1::CreateBufferRequest* request,
@@ -27,8 +28,7 @@ class BufferService final : public v1::BufferService::CallbackService {
                                          v1::DeleteBufferResponse* response) override;
 
  private:
-  ControlPlane& control_;
-  RequestLog& log_;
+  BufferHandler handler_;
 };
 
 }  // namespace perigee

@@ -4,6 +4,7 @@
 
 #include "proto/v1/groups.grpc.pb.h"
 #include "server/control_plane.h"
+#include "server/rpc/group_handler.h"
 #include "server/rpc/request_log.h"
 
 namespace perigee {
@@ -11,7 +12,7 @@ namespace perigee {
 class GroupService final : public v1::GroupService::CallbackService {
  public:
   // Both outlive it.
-  GroupService(ControlPlane& control, RequestLog& log) : control_(control), log_(log) {}
+  GroupService(ControlPlane& control, RequestLog& log) : handler_(control, log) {}
 
   grpc::ServerUnaryReactor* CreateGroup(grpc::CallbackServerContext* context,
                                         const v1::CreateGroupRequest* request,
@@ -34,8 +35,7 @@ class GroupService final : public v1::GroupService::CallbackService {
                                         v1::DeleteGroupResponse* response) override;
 
  private:
-  ControlPlane& control_;
-  RequestLog& log_;
+  GroupHandler handler_;
 };
 
 }  // namespace perigee

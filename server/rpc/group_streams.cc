@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "proto/support/grpc_status.h"
-#include "proto/support/resource_name.h"
 #include "server/rpc/mailbox.h"
 #include "server/rpc/outbox.h"
 #include "server/rpc/unary.h"
@@ -16,20 +15,19 @@ class GroupStream final : public grpc::ServerWriteReactor<v1::Group> {
  public:
   using Box = Outbox<grpc::ServerWriteReactor<v1::Group>, v1::Group, LatestMailbox<v1::Group>>;
 
-  GroupStream(const std::string& name, ControlPlane& control)
-      : control_(control), outbox_(std::make_shared<Box>(*this)) {
-    absl::Status status = ParseGroupName(name).status();
-    if (status.ok()) {
-      const auto watch = control_.WatchGroup(name, std::make_shared<Sink>(outbox_));
-      if (watch.ok()) watch_ = *watch;
-      status = watch.status();
+  GroupStream(const v1::WatchGroupRequest& request, GroupHandler& handler)
+      : handler_(handler), outbox_(std::make_shared<Box>(*this)) {
+    const auto watch = handler_.Watch(request, std::make_shared<Sink>(outbox_));
+    if (watch.ok()) {
+      watch_ = *watch;
+    } else {
+      outbox_->EndNow(ToGrpc(watch.status()));
     }
-    if (!status.ok()) outbox_->EndNow(ToGrpc(status));
   }
 
   void OnWriteDone(bool ok) override { outbox_->OnWriteDone(ok); }
   void OnCancel() override {
-    control_.Unwatch(watch_);
+    handler_.Unwatch(watch_);
     outbox_->EndNow(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
@@ -45,7 +43,7 @@ class GroupStream final : public grpc::ServerWriteReactor<v1::Group> {
     const std::shared_ptr<Box> outbox_;
   };
 
-  ControlPlane& control_;
+  GroupHandler& handler_;
   const std::shared_ptr<Box> outbox_;
   WatchId watch_ = 0;
 };
@@ -56,19 +54,14 @@ class ProgramStream final : public grpc::ServerWriteReactor<v1::ExecuteProgramRe
                      v1::ExecuteProgramResponse, ProgressMailbox>;
 
   ProgramStream(grpc::CallbackServerContext& context, const v1::ExecuteProgramRequest& request,
-                ControlPlane& control)
-      : control_(control), outbox_(std::make_shared<Box>(*this)) {
-    const absl::Status status = ParseBufferName(request.buffer()).status();
-    if (!status.ok()) {
-      outbox_->EndNow(ToGrpc(status));
-      return;
-    }
-    call_ = control_.ExecuteProgram(request, std::make_shared<Sink>(context, outbox_));
+                GroupHandler& handler)
+      : handler_(handler), outbox_(std::make_shared<Box>(*this)) {
+    call_ = handler_.Execute(request, std::make_shared<Sink>(context, outbox_));
   }
 
   void OnWriteDone(bool ok) override { outbox_->OnWriteDone(ok); }
   // The program goes on to the next operation that all ranks enter; its end finishes the stream.
-  void OnCancel() override { control_.CancelProgram(call_); }
+  void OnCancel() override { handler_.Cancel(call_); }
   void OnDone() override { delete this; }
 
  private:
@@ -87,22 +80,22 @@ class ProgramStream final : public grpc::ServerWriteReactor<v1::ExecuteProgramRe
     const std::shared_ptr<Box> outbox_;
   };
 
-  ControlPlane& control_;
+  GroupHandler& handler_;
   const std::shared_ptr<Box> outbox_;
   CallId call_ = 0;
 };
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::Group>* NewGroupStream(const std::string& name,
-                                                    ControlPlane& control) {
-  return new GroupStream(name, control);
+grpc::ServerWriteReactor<v1::Group>* NewGroupStream(const v1::WatchGroupRequest& request,
+                                                    GroupHandler& handler) {
+  return new GroupStream(request, handler);
 }
 
 grpc::ServerWriteReactor<v1::ExecuteProgramResponse>* NewProgramStream(
     grpc::CallbackServerContext& context, const v1::ExecuteProgramRequest& request,
-    ControlPlane& control) {
-  return new ProgramStream(context, request, control);
+    GroupHandler& handler) {
+  return new ProgramStream(context, request, handler);
 }
 
 }  // namespace perigee

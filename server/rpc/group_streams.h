@@ -2,19 +2,18 @@
 #ifndef PERIGEE_SERVER_RPC_GROUP_STREAMS_H_
 #define PERIGEE_SERVER_RPC_GROUP_STREAMS_H_
 
-#include <string>
-
 #include "grpcpp/grpcpp.h"
 #include "proto/v1/groups.pb.h"
-#include "server/control_plane.h"
+#include "server/rpc/group_handler.h"
 
 namespace perigee {
 
-// Each deletes itself when its stream has ended. `control` outlives the server that runs them.
-grpc::ServerWriteReactor<v1::Group>* NewGroupStream(const std::string& name, ControlPlane& control);
+// Each deletes itself when its stream has ended. `handler` outlives the server that runs them.
+grpc::ServerWriteReactor<v1::Group>* NewGroupStream(const v1::WatchGroupRequest& request,
+                                                    GroupHandler& handler);
 grpc::ServerWriteReactor<v1::ExecuteProgramResponse>* NewProgramStream(
     grpc::CallbackServerContext& context, const v1::ExecuteProgramRequest& request,
-    ControlPlane& control);
+    GroupHandler& handler);
 
 }  // namespace perigee
 

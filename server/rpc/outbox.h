@@ -6,6 +6,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/types/optional.h"
 #include "grpcpp/support/status.h"
@@ -13,7 +14,8 @@
 namespace perigee {
 
 // Thread-safe. Owned by the reactor and the sink together; calls on it do nothing once the reactor
-// has finished.
+// has finished. A message counts as sent from the moment gRPC has it: whether it arrives on a
+// stream that breaks, nobody on this side can tell.
 template <typename Reactor, typename Message, typename Mailbox>
 class Outbox {
  public:
@@ -24,7 +26,7 @@ class Outbox {
   bool Push(const Message& message) {
     std::lock_guard lock(mutex_);
     if (end_) return true;
-    if (writing_) return mailbox_.Push(message);
+    if (writing_ || stopped_) return mailbox_.Push(message);
     Write(message);
     return true;
   }
@@ -43,12 +45,22 @@ class Outbox {
     end_ = status;
     if (!writing_) reactor_.Finish(status);
   }
-  // For the reactor's OnWriteDone.
+  // What waits, in order; gRPC has not had it and is given nothing any more. The stream is still to
+  // be ended.
+  std::vector<Message> TakeUnsent() {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    std::vector<Message> unsent;
+    while (auto next = mailbox_.Pop()) unsent.push_back(*std::move(next));
+    return unsent;
+  }
+  // For the reactor's OnWriteDone. After a write that failed the stream is broken: what waits then
+  // is not sent on it.
   void OnWriteDone(bool ok) {
     std::lock_guard lock(mutex_);
     writing_ = false;
-    if (!ok) mailbox_.Clear();
-    if (auto next = mailbox_.Pop()) {
+    if (!ok) stopped_ = true;
+    if (auto next = stopped_ ? absl::nullopt : mailbox_.Pop()) {
       Write(*next);
     } else if (end_) {
       reactor_.Finish(*end_);
@@ -67,6 +79,7 @@ class Outbox {
   Mailbox mailbox_;
   Message current_;  // that gRPC reads while writing_
   bool writing_ = false;
+  bool stopped_ = false;  // nothing more is written
   absl::optional<grpc::Status> end_;
 };
 

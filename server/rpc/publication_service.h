@@ -4,6 +4,7 @@
 
 #include "proto/v1/publication.grpc.pb.h"
 #include "server/control_plane.h"
+#include "server/rpc/publication_handler.h"
 #include "server/rpc/request_log.h"
 
 namespace perigee {
@@ -11,7 +12,7 @@ namespace perigee {
 class PublicationService final : public v1::PublicationService::CallbackService {
  public:
   // Both outlive it.
-  PublicationService(ControlPlane& control, RequestLog& log) : control_(control), log_(log) {}
+  PublicationService(ControlPlane& control, RequestLog& log) : handler_(control, log) {}
 
   grpc::ServerUnaryReactor* GetGeneration(grpc::CallbackServerContext* context,
                                           const v1::GetGenerationRequest* request,
@@ -24,8 +25,7 @@ class PublicationService final : public v1::PublicationService::CallbackService 
                                             v1::GenerationInfo* response) override;
 
  private:
-  ControlPlane& control_;
-  RequestLog& log_;
+  PublicationHandler handler_;
 };
 
 }  // namespace perigee

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/support/resource_name.h"
+#include "server/rpc/field_check.h"
 #include "server/rpc/page.h"
 #include "server/rpc/unary.h"
 #include "server/rpc/worker_streams.h"
@@ -28,8 +29,8 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerCommand>* TopologyService::R
 grpc::ServerUnaryReactor* TopologyService::GetWorker(grpc::CallbackServerContext* context,
                                                      const v1::GetWorkerRequest* request,
                                                      v1::Worker* response) {
-  const auto id = ParseWorkerName(request->name());
-  if (!id.ok()) return FinishWith(*context, id.status());
+  const absl::Status name = InField("name", ParseWorkerName(request->name()).status());
+  if (!name.ok()) return FinishWith(*context, name);
   return FinishWith(*context, control_.GetWorker(request->name()), response);
 }
 

@@ -1,6 +1,7 @@
 #include "server/rpc/worker_streams.h"
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -97,6 +98,7 @@ class CommandStream final : public WorkerReactor<v1::WorkerReport, v1::WorkerCom
     void Send(const v1::WorkerCommand& command) override {
       if (!outbox_->Push(command)) End(Unread());
     }
+    std::vector<v1::WorkerCommand> TakeUnsent() override { return outbox_->TakeUnsent(); }
     void End(const absl::Status& status) override { outbox_->EndNow(ToGrpc(status)); }
 
    private:

@@ -15,6 +15,7 @@ class FakeWorker::Sink final : public CommandSink {
  public:
   explicit Sink(FakeWorker* worker) : worker_(worker) {}
   void Send(const v1::WorkerCommand& command) override { worker_->Take(command); }
+  std::vector<v1::WorkerCommand> TakeUnsent() override { return worker_->TakeUnsent(); }
   void End(const absl::Status&) override {}
 
  private:
@@ -35,20 +36,14 @@ v1::Worker FakeWorker::Describe(int index, int life) {
   return worker;
 }
 
-FakeWorker::FakeWorker(ControlPlane& control, int index, int life) : control_(control) {
-  const v1::Worker worker = Describe(index, life);
-  const auto registered = control_.RegisterWorker(worker);
+FakeWorker::FakeWorker(ControlPlane& control, int index, int life)
+    : control_(control), worker_(Describe(index, life)), sink_(std::make_shared<Sink>(this)) {
+  const auto registered = control_.RegisterWorker(worker_);
   EXPECT_TRUE(registered.ok()) << registered.status();
-  auto sink = std::make_shared<Sink>(this);
-  const auto lease = control_.OpenLease(worker.name(), worker.incarnation(), sink);
+  const auto lease = control_.OpenLease(worker_.name(), worker_.incarnation(), sink_);
   EXPECT_TRUE(lease.ok()) << lease.status();
-  v1::WorkerHello hello;
-  hello.set_worker(worker.name());
-  hello.set_incarnation(worker.incarnation());
-  const auto commands = control_.OpenCommands(hello, sink);
-  EXPECT_TRUE(commands.ok()) << commands.status();
   if (lease.ok()) lease_ = *lease;
-  if (commands.ok()) commands_ = *commands;
+  OpenCommands();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -71,15 +66,60 @@ void FakeWorker::HoldPrograms() {
 void FakeWorker::Kill() {
   Stop();
   control_.CloseStream(lease_, false);
-  control_.CloseStream(commands_, false);
+  BreakCommands();
+}
+
+void FakeWorker::StallDelivery() {
+  std::lock_guard lock(mutex_);
+  stalled_ = true;
+}
+
+// The control plane calls the sink with its own mutex held: ours is never held around a call to it.
+void FakeWorker::BreakCommands() {
+  StreamId stream = 0;
+  {
+    std::lock_guard lock(mutex_);
+    stream = std::exchange(commands_, 0);
+  }
+  control_.CloseStream(stream, false);
+}
+
+void FakeWorker::ReopenCommands() {
+  {
+    std::lock_guard lock(mutex_);
+    commands_ = 0;
+  }
+  OpenCommands();
+}
+
+void FakeWorker::OpenCommands() {
+  v1::WorkerHello hello;
+  hello.set_worker(worker_.name());
+  hello.set_incarnation(worker_.incarnation());
+  const auto commands = control_.OpenCommands(hello, sink_);
+  EXPECT_TRUE(commands.ok()) << commands.status();
+  {
+    std::lock_guard lock(mutex_);
+    if (commands.ok()) commands_ = *commands;
+  }
+  changed_.notify_all();
 }
 
 bool FakeWorker::AwaitCommands(v1::WorkerCommand::CommandCase kind, size_t count) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(20), [&] {
-    const auto matches = [kind](const auto& command) { return command.command_case() == kind; };
-    return static_cast<size_t>(std::count_if(seen_.begin(), seen_.end(), matches)) >= count;
-  });
+  return changed_.wait_for(lock, std::chrono::seconds(20),
+                           [&] { return CountSeen(kind) >= count; });
+}
+
+size_t FakeWorker::CountCommands(v1::WorkerCommand::CommandCase kind) const {
+  std::lock_guard lock(mutex_);
+  return CountSeen(kind);
+}
+
+size_t FakeWorker::CountSeen(v1::WorkerCommand::CommandCase kind) const {
+  return static_cast<size_t>(std::count_if(seen_.begin(), seen_.end(), [kind](const auto& command) {
+    return command.command_case() == kind;
+  }));
 }
 
 absl::Status FakeWorker::Heartbeat(uint64_t number) const {
@@ -89,10 +129,20 @@ absl::Status FakeWorker::Heartbeat(uint64_t number) const {
 void FakeWorker::Take(const v1::WorkerCommand& command) {
   {
     std::lock_guard lock(mutex_);
+    if (stalled_) {
+      undelivered_.push_back(command);
+      return;
+    }
     waiting_.push_back(command);
     seen_.push_back(command);
   }
   changed_.notify_all();
+}
+
+std::vector<v1::WorkerCommand> FakeWorker::TakeUnsent() {
+  std::lock_guard lock(mutex_);
+  stalled_ = false;  // that was the old stream's
+  return std::exchange(undelivered_, {});
 }
 
 void FakeWorker::Run() {
@@ -118,6 +168,18 @@ void FakeWorker::Run() {
 }
 
 void FakeWorker::Answer(const v1::WorkerCommand& command, const absl::Status& status) {
+  StreamId stream = 0;
+  {
+    // As a worker keeps its reports for the next stream.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopped_ || commands_ != 0; });
+    stream = commands_;
+  }
+  control_.TakeReport(stream, AnswerTo(command, status));
+}
+
+v1::WorkerReport FakeWorker::AnswerTo(const v1::WorkerCommand& command,
+                                      const absl::Status& status) {
   v1::WorkerReport report;
   v1::CommandResult& result = *report.mutable_result();
   result.set_command_id(command.command_id());
@@ -128,7 +190,7 @@ void FakeWorker::Answer(const v1::WorkerCommand& command, const absl::Status& st
     result.mutable_progress()->set_program_id(command.execute_program().program_id());
     result.mutable_progress()->set_last_sequence(command.execute_program().first_sequence());
   }
-  control_.TakeReport(commands_, report);
+  return report;
 }
 
 }  // namespace perigee

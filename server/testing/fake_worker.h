@@ -26,28 +26,44 @@ class FakeWorker {
   FakeWorker& operator=(const FakeWorker&) = delete;
 
   static v1::Worker Describe(int index, int life);
+  // The answer to a command, as a worker gives it.
+  static v1::WorkerReport AnswerTo(const v1::WorkerCommand& command, const absl::Status& status);
   // Does not answer ExecuteProgram until the generation is aborted, as a rank that waits for
   // others.
   void HoldPrograms();
   // Its process is killed: both connections break and nothing is answered any more.
   void Kill();
+  // Its transport takes no more commands: they wait on the coordinator's side.
+  void StallDelivery();
+  // Only the command stream breaks.
+  void BreakCommands();
+  // Opens another command stream, which delivers.
+  void ReopenCommands();
   // Blocks until `count` commands of the kind have come, at most 20 s.
   bool AwaitCommands(v1::WorkerCommand::CommandCase kind, size_t count);
+  size_t CountCommands(v1::WorkerCommand::CommandCase kind) const;
   absl::Status Heartbeat(uint64_t number) const;
   void Stop();
 
  private:
   class Sink;
+  void OpenCommands();
   void Take(const v1::WorkerCommand& command);
+  std::vector<v1::WorkerCommand> TakeUnsent();
+  size_t CountSeen(v1::WorkerCommand::CommandCase kind) const;  // with the mutex held
   void Run();
   void Answer(const v1::WorkerCommand& command, const absl::Status& status);
 
   ControlPlane& control_;
+  const v1::Worker worker_;
+  const std::shared_ptr<Sink> sink_;
   StreamId lease_ = 0;
-  StreamId commands_ = 0;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
+  StreamId commands_ = 0;  // 0: not open
+  bool stalled_ = false;
+  std::vector<v1::WorkerCommand> undelivered_;
   std::deque<v1::WorkerCommand> waiting_;
   std::vector<v1::WorkerCommand> seen_;
   std::vector<v1::WorkerCommand> held_;

@@ -20,6 +20,14 @@ absl::Status Replaced(const std::string& worker, const std::string& incarnation)
       absl::StrCat("incarnation ", incarnation, " of ", worker, " was replaced by a newer one"));
 }
 
+// The first digits tell the processes of one name apart.
+std::string Shorten(const std::string& incarnation) { return incarnation.substr(0, 8); }
+
+std::string Restarted(const std::string& before, const std::string& after) {
+  return absl::StrCat("it restarted: incarnation ", Shorten(after), " registered in place of ",
+                      Shorten(before));
+}
+
 absl::Status Lost(const v1::Worker& worker) {
   return absl::AbortedError(absl::StrCat("incarnation ", worker.incarnation(), " of ",
                                          worker.name(), " was lost: ", worker.lost_reason(),
@@ -82,7 +90,7 @@ absl::StatusOr<WorkerRegistry::Effects> WorkerRegistry::On(const RegisterWorker&
       return Replaced(name, incarnation);
     }
     if (record.live()) {
-      Lose(record, "another process registered under its name",
+      Lose(record, Restarted(record.info.incarnation(), incarnation),
            Replaced(name, record.info.incarnation()), effects);
     }
     record.former.push_front(record.info.incarnation());

@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kFirst = "0000000000000001";
-constexpr const char* kSecond = "0000000000000002";
+constexpr const char* kFirst = "1f00aa2100000001";
+constexpr const char* kSecond = "9bc31e0700000002";
 
 v1::Worker Description(const std::string& name, const std::string& incarnation) {
   v1::Worker worker;
@@ -116,6 +116,7 @@ TEST_F(WorkerRegistryTest, GivenAWorkerWhenAnotherIncarnationRegistersThenTheOld
   const auto lost = Only<WorkerLost>(effects);
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost[0].incarnation, kFirst);
+  EXPECT_EQ(lost[0].reason, "it restarted: incarnation 9bc31e07 registered in place of 1f00aa21");
   EXPECT_EQ(lost[0].group, "tenants/default/groups/g");
   EXPECT_EQ(Only<WorkerReady>(effects).size(), 1u);
   EXPECT_EQ(StateOf("workers/w0"), v1::Worker::READY);

@@ -56,9 +56,9 @@ v1::GroupError LossOf(const v1::Group& group) {
     rank->set_rank(member.rank());
     rank->set_worker(member.worker());
     rank->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-    rank->set_message(message);
     const bool is_lost =
         std::count(group.lost_ranks().begin(), group.lost_ranks().end(), member.rank()) > 0;
+    rank->set_message(is_lost ? absl::StrCat(member.worker(), " was lost") : message);
     rank->set_reason(is_lost ? "RANK_LOST" : "GENERATION_ABORTED");
   }
   return error;

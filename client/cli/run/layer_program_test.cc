@@ -30,7 +30,8 @@ TEST(LossOfTest, EveryRankNamesThoseThatWereLost) {
   const v1::GroupError error = LossOf(group);
   ASSERT_EQ(error.ranks_size(), 3);
   for (const v1::RankStatus& rank : error.ranks()) {
-    EXPECT_EQ(rank.message(), "rank 1 (workers/w1) was lost");
+    EXPECT_EQ(rank.message(),
+              rank.rank() == 1 ? "workers/w1 was lost" : "rank 1 (workers/w1) was lost");
     EXPECT_EQ(rank.reason(), rank.rank() == 1 ? "RANK_LOST" : "GENERATION_ABORTED");
   }
   group.add_lost_ranks(2);
