@@ -14,10 +14,10 @@
 #include "proto/support/random.h"
 #include "proto/support/resource_name.h"
 #include "worker/memory/descriptor_server.h"
+#include "worker/ops/byte_budget.h"
 #include "worker/rpc/command_handler.h"
 #include "worker/rpc/coordinator_link.h"
 #include "worker/rpc/worker_service.h"
-#include "worker/session/byte_budget.h"
 #include "worker/session/current_session.h"
 
 namespace perigee {

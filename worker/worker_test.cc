@@ -184,7 +184,8 @@ TEST_F(WorkerGroupTest, ARankWithoutItsInputIsNamedByAllAndTheNextProgramRuns) {
       R"(operations { dispatch { hidden: "other" topk_experts: "topk" plan: "q" } })");
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(results[rank].status().reason(), rank == 2 ? "STALE_OBJECT" : "DECLINED");
-    EXPECT_THAT(results[rank].status().message(), HasSubstr("rank 2"));
+    EXPECT_THAT(results[rank].status().message(),
+                HasSubstr(rank == 2 ? "'other'" : "rank 2 (workers/w2)"));
   }
   ExpectAllWell(group_.Execute(kLayerProgram));
   ExpectLayerIsRight();
@@ -218,7 +219,7 @@ TEST_F(WorkerGroupTest, ALostRankIsNamedAndReplaced) {
     EXPECT_EQ(result.status().code(), static_cast<int>(absl::StatusCode::kUnavailable));
     EXPECT_EQ(result.status().reason(), "GENERATION_ABORTED");
     EXPECT_THAT(result.status().message(),
-                HasSubstr("rank 2 (workers/w2) was lost: its stream broke"));
+                HasSubstr("rank 2 (workers/w2) is lost: its stream broke"));
   }
   for (const v1::CommandResult& result : group_.Await(aborts)) {
     EXPECT_EQ(result.status().code(), 0) << result.status().message();

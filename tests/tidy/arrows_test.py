@@ -53,6 +53,10 @@ class ArrowsTest(PlantedTreeTest):
         self.assert_allowed("worker/rpc/a.cc", "worker/session/session.h")
         self.assert_allowed("server/main.cc", "server/rpc/service.h")
 
+    def test_a_session_runs_operations_that_know_no_session(self):
+        self.assert_allowed("worker/session/a.cc", "worker/ops/objects.h")
+        self.assert_refused("worker/ops/a.cc", "worker/session/session.h")
+
     def test_client(self):
         self.assert_refused("client/lib/a.cc", "client/cli/flags.h")
         self.assert_refused("client/cli/a.cc", "server/coordinator.h")
@@ -106,7 +110,8 @@ class PurityTest(PlantedTreeTest):
         self.assertEqual(self.found(arrows.check_purity, files), [
             "worker/session/a.cc: logic has no transport: grpcpp/support/status.h "
             "(through proto/support/b.h)"])
-        for path in ("server/topology/a.cc", "server/publication/a.h", "worker/session/a.cc"):
+        for path in ("server/topology/a.cc", "server/publication/a.h", "worker/ops/a.cc",
+                     "worker/session/a.cc"):
             found = self.found(arrows.check_purity, {path: including("proto/v1/groups.grpc.pb.h")})
             self.assertTrue(any("logic has no transport" in line for line in found), found)
         self.assert_clean(arrows.check_purity,

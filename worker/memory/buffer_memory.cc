@@ -32,7 +32,8 @@ uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
 
 absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,
                                                                      const BufferShape& shape,
-                                                                     RankId rank) {
+                                                                     RankId rank,
+                                                                     const Interrupt* stop) {
   const uint64_t needed = NeededBytes(shape);
   const uint64_t free = backend.info().free_bytes;
   if (needed > free) {
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& ba
         absl::StrCat("the buffer needs ", needed, " bytes here, ", free, " are free"));
   }
   std::unique_ptr<BufferMemory> memory(new BufferMemory(backend, shape, rank));
-  if (absl::Status status = memory->AllocateOwn(); !status.ok()) {
+  if (absl::Status status = memory->AllocateOwn(stop); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("the buffer needs ", needed,
                                                     " bytes here: ", status.message()));
   }
@@ -62,18 +63,22 @@ BufferMemory::~BufferMemory() {
   }
 }
 
-absl::Status BufferMemory::AllocateOwn() {
+absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
+  const WaitLimit limit(absl::InfiniteDuration(), stop);
+  const auto check_wanted = [&] { return limit.Pause(absl::ZeroDuration()); };
   RankParts& own = ranks_[rank_.value];
   absl::StatusOr<std::unique_ptr<Memory>> shard =
       backend_.AllocateShared(ShardBytes(shape_), PeerAccess::kReadWrite);
   if (!shard.ok()) return shard.status();
   own.shard = *std::move(shard);
   for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+    if (absl::Status status = check_wanted(); !status.ok()) return status;
     absl::StatusOr<std::unique_ptr<Memory>> home =
         backend_.AllocateShared(home_layout_.size_bytes, PeerAccess::kReadOnly);
     if (!home.ok()) return home.status();
     own.homes.push_back(*std::move(home));
   }
+  if (absl::Status status = check_wanted(); !status.ok()) return status;
   if (SlotBytes(shape_) == 0) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<Memory>> slots = backend_.AllocatePrivate(SlotBytes(shape_));
   if (slots.ok()) slots_ = *std::move(slots);

@@ -14,6 +14,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/weights_layout.h"
 #include "proto/local/file_descriptor.h"
+#include "proto/local/wait_limit.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/memory/descriptor_server.h"
 
@@ -24,10 +25,12 @@ namespace perigee {
 class BufferMemory {
  public:
   // Blocks while pages are allocated. RESOURCE_EXHAUSTED names the bytes that the whole part needs
-  // and those that are free. The backend outlives the memory.
+  // and those that are free; CANCELLED: `stop` was raised, which is seen between one block (shard,
+  // home weights of a layer, slots) and the next. The backend outlives the memory.
   static absl::StatusOr<std::unique_ptr<BufferMemory>> Allocate(Backend& backend,
                                                                 const BufferShape& shape,
-                                                                RankId rank);
+                                                                RankId rank,
+                                                                const Interrupt* stop = nullptr);
   // Bytes that Allocate takes.
   static uint64_t NeededBytes(const BufferShape& shape);
   ~BufferMemory();
@@ -59,7 +62,7 @@ class BufferMemory {
   };
 
   BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);
-  absl::Status AllocateOwn();
+  absl::Status AllocateOwn(const Interrupt* stop);
   const RankParts& of(RankId rank) const { return ranks_[rank.value]; }
 
   Backend& backend_;

@@ -91,6 +91,21 @@ TEST(BufferMemoryTest, TooLittleMemoryNamesBothNumbers) {
   EXPECT_THAT(message, HasSubstr("1000"));
 }
 
+TEST(BufferMemoryTest, AnInterruptEndsItAfterTheBlockUnderWay) {
+  for (const int wanted_blocks : {1, 2, 3}) {
+    FakeBackend backend;
+    Interrupt stop;
+    int blocks = 0;
+    backend.set_on_allocate_shared([&] {
+      if (++blocks == wanted_blocks) stop.Raise();
+    });
+    EXPECT_EQ(BufferMemory::Allocate(backend, Shape(2, 2, 2), RankId(0), &stop).status().code(),
+              absl::StatusCode::kCancelled);
+    EXPECT_EQ(blocks, wanted_blocks);
+    EXPECT_EQ(backend.ledger()->gone().size(), static_cast<size_t>(wanted_blocks));
+  }
+}
+
 TEST(BufferMemoryTest, AWrongDescriptorIsRefusedNamingItsRank) {
   FakeBackend backend;
   const BufferShape shape = Shape(2, 1, 1);

@@ -1,8 +1,10 @@
 #include "worker/ops/error_report.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "worker/session/failure_reason.h"
+#include "absl/strings/strip.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {
@@ -57,17 +59,51 @@ v1::OperationError ToOperationError(const ErrorRecord& record) {
   return error;
 }
 
-// The data path knows ranks, people know workers.
-std::string Message(const GroupView& group, const Failure& failure) {
-  const int32_t awaited = failure.record ? failure.record->awaited_rank : -1;
-  std::string message =
-      absl::StrCat(group.Describe(group.rank.value), ": ", failure.status.message());
-  const bool is_rank = awaited >= 0 && awaited < static_cast<int32_t>(group.workers.size());
-  if (is_rank && awaited != group.rank.value &&
-      !absl::StrContains(message, group.Describe(awaited))) {
-    absl::StrAppend(&message, "; rank ", awaited, " is ", group.workers[awaited]);
+// Where "rank 1" stands in a text, and not as the beginning of "rank 12".
+size_t FindRank(const std::string& text, const std::string& rank) {
+  size_t at = text.find(rank);
+  while (at != std::string::npos && at + rank.size() < text.size() &&
+         absl::ascii_isdigit(text[at + rank.size()])) {
+    at = text.find(rank, at + rank.size());
   }
-  return message;
+  return at;
+}
+
+void Erase(std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  if (at != std::string::npos) text.erase(at, words.size());
+}
+
+// The data path knows ranks, people know workers.
+void NameAwaitedRank(const GroupView& group, int32_t awaited, std::string& text) {
+  const std::string rank = absl::StrCat("rank ", awaited);
+  const std::string name = group.Describe(awaited);
+  if (absl::StrContains(text, name)) {
+    // The reason of the abort names it; what the data path puts before would be a second time.
+    Erase(text, absl::StrCat(rank, " is lost: "));
+    return;
+  }
+  const size_t at = FindRank(text, rank);
+  if (at != std::string::npos) {
+    text.replace(at, rank.size(), name);
+  } else {
+    absl::StrAppend(&text, "; ", rank, " is ", group.workers[awaited]);
+  }
+}
+
+// "combine, sequence 12: rank 2 (workers/c) is lost: its stream broke". Says everything once.
+std::string Message(const GroupView& group, const Failure& failure) {
+  if (!failure.record) return std::string(failure.status.message());
+  absl::string_view own_words = failure.status.message();
+  absl::ConsumePrefix(&own_words, absl::StrCat("rank ", group.rank.value, ", "));
+  std::string text(own_words);
+  const int32_t awaited = failure.record->awaited_rank;
+  if (awaited >= 0 && awaited < static_cast<int32_t>(group.workers.size())) {
+    if (awaited != group.rank.value) NameAwaitedRank(group, awaited, text);
+  } else if (absl::StrContains(text, ": aborted: generation ")) {
+    Erase(text, "aborted: ");  // the reason says what became of the generation
+  }
+  return text;
 }
 
 }  // namespace

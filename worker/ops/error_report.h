@@ -17,7 +17,9 @@ struct Failure {
   absl::optional<ErrorRecord> record;
 };
 
-// The message names this rank, and the rank that was waited for, with their workers.
+// The message says what this rank was doing and why it ended, and names the rank that was waited
+// for with its worker. It does not name this rank: `rank` and `worker` of the report do, and
+// whoever shows the message puts them before it.
 v1::RankStatus ToRankStatus(const GroupView& group, const Failure& failure);
 // "dispatch", "combine", ... as the wire has it; "operation 77" for what is none.
 std::string WireOperationName(uint32_t operation);

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {
@@ -65,14 +65,46 @@ TEST(ErrorReportTest, TheRecordTravels) {
   EXPECT_EQ(error.seen(), 49);
 }
 
-TEST(ErrorReportTest, MessagesNameRanksWithTheirWorkers) {
-  v1::RankStatus report =
-      ToRankStatus(kGroup, {absl::DeadlineExceededError("late"), Record(AbortReason::kDeadline)});
-  EXPECT_THAT(report.message(), HasSubstr("rank 1 (workers/b)"));
-  EXPECT_THAT(report.message(), HasSubstr("rank 2 is workers/c"));
-  report = ToRankStatus(kGroup, {absl::UnavailableError("rank 2 (workers/c) was lost"),
-                                 Record(AbortReason::kAborted)});
-  EXPECT_THAT(report.message(), Not(HasSubstr("rank 2 is")));
+struct Said {
+  const char* by_the_data_path;
+  int32_t awaited_rank;
+  const char* reported;
+};
+
+// `rank` and `worker` of the report say who speaks, so the message does not.
+TEST(ErrorReportTest, MessagesSayEverythingOnce) {
+  const Said table[] = {
+      {"rank 1, combine, sequence 12: rank 2 did not arrive within 10s; it is at the entry of "
+       "sequence 12",
+       2,
+       "combine, sequence 12: rank 2 (workers/c) did not arrive within 10s; it is at the entry of "
+       "sequence 12"},
+      {"rank 1, barrier, sequence 3: rank 2 is lost: its stream broke", 2,
+       "barrier, sequence 3: rank 2 (workers/c) is lost: its stream broke"},
+      {"rank 1, barrier, sequence 3: rank 2 is lost: rank 2 (workers/c) was lost in generation 7: "
+       "its stream broke",
+       2, "barrier, sequence 3: rank 2 (workers/c) was lost in generation 7: its stream broke"},
+      {"rank 1, barrier, sequence 3: aborted: the operator said so", -1,
+       "barrier, sequence 3: aborted: the operator said so"},
+      {"rank 1, barrier, sequence 3: aborted: generation 7 was fenced: rank 2 was late", -1,
+       "barrier, sequence 3: generation 7 was fenced: rank 2 was late"},
+      {"rank 1, dispatch, sequence 1: ranks 0, 2 declined", 0,
+       "dispatch, sequence 1: ranks 0, 2 declined; rank 0 is workers/a"},
+      {"rank 1, dispatch, sequence 1: rank 1 token 4 k 1: expert id 99", 1,
+       "dispatch, sequence 1: rank 1 token 4 k 1: expert id 99"},
+      {"rank 1, barrier, sequence 1: rank 21 or rank 2 is out of step", 2,
+       "barrier, sequence 1: rank 21 or rank 2 (workers/c) is out of step"},
+      {"said in other words", 2, "said in other words; rank 2 is workers/c"},
+  };
+  for (const Said& said : table) {
+    ErrorRecord record = Record(AbortReason::kAborted);
+    record.awaited_rank = said.awaited_rank;
+    const v1::RankStatus report =
+        ToRankStatus(kGroup, {absl::UnavailableError(said.by_the_data_path), record});
+    EXPECT_EQ(report.message(), said.reported);
+    EXPECT_EQ(report.rank(), 1);
+    EXPECT_EQ(report.worker(), "workers/b");
+  }
 }
 
 TEST(ErrorReportTest, ARankThatIsNoneOfTheGroupsIsOnlyANumber) {
@@ -86,6 +118,7 @@ TEST(ErrorReportTest, ARankThatIsNoneOfTheGroupsIsOnlyANumber) {
 TEST(ErrorReportTest, WithoutARecordTheStatusHasTheWord) {
   const v1::RankStatus report = ToRankStatus(kGroup, {StaleObject("gone"), absl::nullopt});
   EXPECT_EQ(report.reason(), "STALE_OBJECT");
+  EXPECT_EQ(report.message(), "gone");
   EXPECT_FALSE(report.has_operation_error());
   EXPECT_EQ(ToRankStatus(kGroup, {absl::InternalError("x"), absl::nullopt}).reason(), "INTERNAL");
 }

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/ops/plan_summary.h"
 #include "worker/ops/program_check.h"
-#include "worker/session/failure_reason.h"
 
 namespace perigee {
 namespace {

@@ -14,8 +14,8 @@
 #include "worker/memory/buffer_memory.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/error_report.h"
-#include "worker/session/objects.h"
-#include "worker/session/tensor_store.h"
+#include "worker/ops/objects.h"
+#include "worker/ops/tensor_store.h"
 
 namespace perigee {
 

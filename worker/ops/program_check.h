@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "proto/v1/program.pb.h"
 #include "worker/memory/buffer_shape.h"
-#include "worker/session/tensor_spec.h"
+#include "worker/ops/tensor_spec.h"
 
 namespace perigee {
 

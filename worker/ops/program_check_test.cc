@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {

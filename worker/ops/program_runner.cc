@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/ops/program_check.h"
-#include "worker/session/failure_reason.h"
 
 namespace perigee {
 

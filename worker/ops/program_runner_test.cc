@@ -6,7 +6,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/testing/fake_clock.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/testing/fake_backend.h"
 
 namespace perigee {

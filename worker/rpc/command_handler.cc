@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/support/event_log.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {

@@ -1,5 +1,7 @@
 #include "worker/rpc/coordinator_link.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <type_traits>
@@ -15,8 +17,6 @@
 namespace perigee {
 namespace {
 
-// One attempt to register; well below a lease, so that it is never taken for a sleep.
-constexpr absl::Duration kRegisterAttempt = absl::Seconds(1);
 // Reports that wait while the command stream is broken; progress beyond it is dropped.
 constexpr size_t kMaxWaitingReports = 1024;
 
@@ -68,12 +68,12 @@ CoordinatorLink::CoordinatorLink(CoordinatorLinkOptions options)
 CoordinatorLink::~CoordinatorLink() { Stop(); }
 
 absl::Status CoordinatorLink::Start(const WaitLimit& limit) {
-  absl::Status status = Register(std::min(kRegisterAttempt, limit.remaining()));
+  absl::Status status = Register(limit);
   while (!status.ok() && RecoveryFrom(status) == Recovery::kRetry) {
     const absl::Status pause = limit.Pause(register_backoff_.Next());
     if (absl::IsCancelled(pause)) return pause;
     if (!pause.ok()) break;
-    status = Register(std::min(kRegisterAttempt, limit.remaining()));
+    status = Register(limit);
   }
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("cannot register at coordinator ",
@@ -84,15 +84,39 @@ absl::Status CoordinatorLink::Start(const WaitLimit& limit) {
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLink::Register(absl::Duration timeout) {
+// The call is made in the background, so that this thread can watch for the interrupt meanwhile.
+absl::Status CoordinatorLink::CallRegister(const WaitLimit& limit,
+                                           v1::RegisterWorkerResponse& response) {
+  const absl::Duration timeout = std::min(options_.register_attempt, limit.remaining());
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
   context.set_wait_for_ready(true);
   v1::RegisterWorkerRequest request;
   *request.mutable_worker() = options_.worker;
+  Interrupt ended;
+  grpc::Status answer;
+  stub_->async()->RegisterWorker(&context, &request, &response, [&](grpc::Status status) {
+    // Under the lock to the end: whoever takes it next may let go of `ended`.
+    std::lock_guard<std::mutex> lock(mutex_);
+    answer = std::move(status);
+    ended.Raise();
+  });
+  const absl::Status wait = limit.Wait(ended.fd(), POLLIN);
+  if (!wait.ok()) {
+    context.TryCancel();
+    // The call uses what lies on this stack, and ends at once now.
+    (void)WaitLimit(absl::InfiniteDuration()).Wait(ended.fd(), POLLIN);
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::IsCancelled(wait)) return wait;
+  absl::Status status = FromGrpc(answer);
+  const bool silent = !wait.ok() || absl::IsDeadlineExceeded(status);
+  return !status.ok() && silent ? absl::UnavailableError("nobody answers") : status;
+}
+
+absl::Status CoordinatorLink::Register(const WaitLimit& limit) {
   v1::RegisterWorkerResponse response;
-  absl::Status status = FromGrpc(stub_->RegisterWorker(&context, request, &response));
-  if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError("nobody answers");
+  const absl::Status status = CallRegister(limit, response);
   if (!status.ok()) return status;
   heartbeat_interval_ = FromProto(response.heartbeat_interval(), kHeartbeatInterval);
   lease_duration_ = FromProto(response.lease_duration(), kLeaseDuration);
@@ -174,7 +198,7 @@ bool CoordinatorLink::Reap(Reopening<Stream>& reopening, const char* what) {
 
 bool CoordinatorLink::RegisterAgain() {
   if (clock_.Monotonic() < register_at_) return true;
-  const absl::Status status = Register(kRegisterAttempt);
+  const absl::Status status = Register(WaitLimit(options_.register_attempt, &stop_));
   last_tick_ = clock_.Monotonic();  // the attempt itself is no sleep
   register_at_ = last_tick_ + register_backoff_.Next();
   if (status.ok() || RecoveryFrom(status) == Recovery::kRetry) return true;
@@ -282,6 +306,7 @@ void CoordinatorLink::Stop() {
     stopping_ = true;
     changed_.notify_all();
   }
+  stop_.Raise();
   if (thread_.joinable()) thread_.join();
   // Outside the lock: a stream's end waits for its last callback, which may take it.
   std::unique_ptr<CommandStream> commands;

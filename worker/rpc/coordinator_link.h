@@ -31,6 +31,8 @@ namespace perigee {
 struct CoordinatorLinkOptions {
   std::string coordinator;  // host:port
   v1::Worker worker;        // as it registers
+  // One attempt to register; well below a lease, so that it is never taken for a sleep.
+  absl::Duration register_attempt = absl::Seconds(1);
   const Clock* clock = nullptr;
   // All from threads of the link, or of gRPC; none may call Stop.
   std::function<void(const v1::WorkerCommand&)> on_command;  // in order; must return at once
@@ -55,7 +57,7 @@ class CoordinatorLink {
   // Queues a report; it waits for the stream when that is broken. Never blocks.
   void Send(const v1::WorkerReport& report);
 
-  // Ends the streams. Idempotent.
+  // Ends the streams, and a registration that is under way. Idempotent.
   void Stop();
 
  private:
@@ -69,8 +71,9 @@ class CoordinatorLink {
     Backoff backoff;
   };
 
-  // One attempt.
-  absl::Status Register(absl::Duration timeout);
+  // One attempt; CANCELLED when it was interrupted.
+  absl::Status Register(const WaitLimit& limit);
+  absl::Status CallRegister(const WaitLimit& limit, v1::RegisterWorkerResponse& response);
   void Run();
   // One look at everything; false when the link has ended.
   bool Tick();
@@ -103,6 +106,7 @@ class CoordinatorLink {
   Backoff register_backoff_;
   absl::Duration register_at_;
 
+  Interrupt stop_;  // ends a registration that the thread waits for
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;                // guarded by mutex_

@@ -1,5 +1,7 @@
 #include "worker/rpc/coordinator_link.h"
 
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/fake_clock.h"
@@ -23,6 +25,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     options.worker.set_name(kWorker);
     options.worker.set_incarnation("00000000000000aa");
     options.clock = clock_;
+    options.register_attempt = register_attempt_;
     options.on_command = [this](const v1::WorkerCommand& command) {
       v1::WorkerReport report;
       report.mutable_result()->set_command_id(command.command_id());
@@ -61,6 +64,7 @@ class CoordinatorLinkTest : public ::testing::Test {
 
   FakeClock fake_clock_;
   const Clock* clock_ = &RealClock();
+  absl::Duration register_attempt_ = absl::Seconds(1);
   FakeCoordinator coordinator_;
   std::atomic<uint64_t> term_ = 0;
   std::mutex mutex_;
@@ -107,6 +111,32 @@ TEST_F(CoordinatorLinkTest, ARegistrationCanBeInterrupted) {
   interrupt.Raise();
   link_ = MakeLink(FakeCoordinator().address());
   EXPECT_EQ(link_->Start(WaitLimit(kLong, &interrupt)).code(), absl::StatusCode::kCancelled);
+}
+
+// The attempts of these two end by nothing but what is tested.
+TEST_F(CoordinatorLinkTest, AnUnansweredRegistrationCanBeInterrupted) {
+  register_attempt_ = absl::Hours(1);
+  coordinator_.AnswerRegistrations(false);
+  link_ = MakeLink(coordinator_.address());
+  Interrupt interrupt;
+  std::thread other([&] {
+    EXPECT_TRUE(coordinator_.Await(kWorker, [](const Counts& c) { return c.registrations == 1; }));
+    interrupt.Raise();
+  });
+  EXPECT_EQ(link_->Start(WaitLimit(absl::Hours(1), &interrupt)).code(),
+            absl::StatusCode::kCancelled);
+  other.join();
+}
+
+TEST_F(CoordinatorLinkTest, StopEndsAnUnansweredRegistration) {
+  register_attempt_ = absl::Hours(1);
+  Start();
+  ASSERT_TRUE(AwaitUp(1));
+  coordinator_.AnswerRegistrations(false);
+  coordinator_.EndLease(kWorker, absl::NotFoundError("who?"));
+  ASSERT_TRUE(coordinator_.Await(kWorker, [](const Counts& c) { return c.registrations == 2; }));
+  link_->Stop();
+  EXPECT_FALSE(left_.has_value());
 }
 
 TEST_F(CoordinatorLinkTest, BrokenStreamsAreOpenedAgain) {

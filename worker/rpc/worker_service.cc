@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/support/grpc_status.h"
 #include "proto/support/resource_name.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/rpc/idle_timer.h"
-#include "worker/session/failure_reason.h"
 #include "worker/session/tensor_download.h"
 #include "worker/session/tensor_upload.h"
 

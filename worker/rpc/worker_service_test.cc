@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "proto/support/grpc_server.h"
 #include "proto/v1/error.pb.h"
-#include "worker/session/tensor_spec.h"
+#include "worker/ops/tensor_spec.h"
 #include "worker/testing/fake_backend.h"
 #include "worker/testing/session_group.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 

@@ -8,7 +8,7 @@
 #include "kernels/layout/abi.h"
 #include "proto/support/defaults.h"
 #include "worker/memory/descriptor_client.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/session/session_members.h"
 
 namespace perigee {
@@ -75,11 +75,11 @@ absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand
       return absl::AlreadyExistsError(absl::StrCat(config->name, " is allocated already"));
     }
   }
-  absl::StatusOr<std::shared_ptr<SessionBuffer>> buffer =
-      SessionBuffer::Allocate(*config, environment_.backend, environment_.tensor_budget);
-  if (!buffer.ok()) return buffer.status();
+  absl::StatusOr<std::shared_ptr<SessionBuffer>> buffer = SessionBuffer::Allocate(
+      *config, environment_.backend, environment_.tensor_budget, &interrupt_);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;
+  if (!buffer.ok()) return buffer.status();
   std::vector<PeerTicket> peers;
   for (int32_t rank = 0; rank < config->shape.geometry.ranks; ++rank) {
     if (rank == view_.rank.value) continue;
@@ -202,20 +202,24 @@ void Session::Cancel(uint64_t program_id) {
 
 void Session::Abort(absl::Span<const int32_t> lost_ranks, const std::string& reason) {
   const auto describe = [&](std::string* out, int32_t rank) { *out += view_.Describe(rank); };
-  std::string text =
-      absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was aborted");
+  std::string lost;
   // Whoever gave the reason may have named them.
   if (!lost_ranks.empty() && !absl::StrContains(reason, view_.Describe(lost_ranks[0]))) {
-    absl::StrAppend(&text, ", ", absl::StrJoin(lost_ranks, ", ", describe),
-                    lost_ranks.size() == 1 ? " was lost" : " were lost");
+    lost = absl::StrCat(absl::StrJoin(lost_ranks, ", ", describe),
+                        lost_ranks.size() == 1 ? " was lost" : " were lost");
   }
-  absl::StrAppend(&text, ": ", reason);
+  const std::string text =
+      absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was aborted",
+                   lost.empty() ? "" : ", ", lost, ": ", reason);
+  // A single lost rank is named by the data path itself.
+  const int32_t lost_rank = lost_ranks.size() == 1 ? lost_ranks[0] : -1;
+  const std::string cause =
+      lost.empty() || lost_rank >= 0 ? reason : absl::StrCat(lost, ": ", reason);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return;
   aborted_ = WithReason(absl::UnavailableError(text), kReasonGenerationAborted);
   interrupt_.Raise();
-  const int32_t lost_rank = lost_ranks.size() == 1 ? lost_ranks[0] : -1;
-  for (const auto& [name, buffer] : buffers_) buffer->Abort(lost_rank, text);
+  for (const auto& [name, buffer] : buffers_) buffer->Abort(aborted_, lost_rank, cause);
 }
 
 absl::Status Session::Close() {

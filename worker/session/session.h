@@ -20,9 +20,9 @@
 #include "proto/support/clock.h"
 #include "proto/v1/command.pb.h"
 #include "worker/memory/descriptor_server.h"
+#include "worker/ops/byte_budget.h"
 #include "worker/ops/group_view.h"
 #include "worker/ops/program_runner.h"
-#include "worker/session/byte_budget.h"
 #include "worker/session/serial_thread.h"
 #include "worker/session/session_buffer.h"
 
@@ -58,7 +58,7 @@ class Session {
   const GroupView& view() const { return view_; }
 
   // Takes this rank's part of a buffer and offers it to the peers; the bytes taken. Blocks while
-  // memory is allocated.
+  // memory is allocated; after an Abort only until the part of it that is under way is there.
   absl::StatusOr<uint64_t> AllocateBuffer(const v1::AllocateBufferCommand& command);
   // Fetches the peers' parts and opens the data path. Blocks, within the command's timeout; the
   // message names the rank that did not answer.
@@ -105,7 +105,7 @@ class Session {
   const GroupView view_;
   const std::vector<Member> members_;
   const SessionEnvironment environment_;
-  Interrupt interrupt_;  // ends fetches from peers
+  Interrupt interrupt_;  // ends allocations, and fetches from peers
 
   mutable std::mutex mutex_;
   absl::Status aborted_;                                           // guarded by mutex_

@@ -4,14 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 
 absl::StatusOr<std::shared_ptr<SessionBuffer>> SessionBuffer::Allocate(
-    const SessionBufferConfig& config, Backend& backend, ByteBudget& budget) {
+    const SessionBufferConfig& config, Backend& backend, ByteBudget& budget,
+    const Interrupt* stop) {
   absl::StatusOr<std::unique_ptr<BufferMemory>> memory =
-      BufferMemory::Allocate(backend, config.shape, config.rank);
+      BufferMemory::Allocate(backend, config.shape, config.rank, stop);
   if (!memory.ok()) return memory.status();
   return std::shared_ptr<SessionBuffer>(
       new SessionBuffer(config, backend, budget, *std::move(memory)));
@@ -85,10 +86,11 @@ void SessionBuffer::EndProgram() {
   running_program_ = 0;
 }
 
-void SessionBuffer::Abort(int32_t lost_rank, const std::string& reason) {
+void SessionBuffer::Abort(const absl::Status& aborted, int32_t lost_rank,
+                          const std::string& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return;
-  aborted_ = WithReason(absl::UnavailableError(reason), kReasonGenerationAborted);
+  aborted_ = aborted;
   if (data_path_) data_path_->Abort(lost_rank, reason);
 }
 

@@ -16,12 +16,13 @@
 #include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
+#include "proto/local/wait_limit.h"
 #include "worker/memory/buffer_memory.h"
 #include "worker/memory/buffer_shape.h"
+#include "worker/ops/byte_budget.h"
+#include "worker/ops/objects.h"
 #include "worker/ops/operation_launcher.h"
-#include "worker/session/byte_budget.h"
-#include "worker/session/objects.h"
-#include "worker/session/tensor_store.h"
+#include "worker/ops/tensor_store.h"
 #include "worker/session/weight_ledger.h"
 
 namespace perigee {
@@ -57,11 +58,12 @@ class SessionBuffer {
     SessionBuffer* buffer_;
   };
 
-  // Blocks while memory is allocated. Errors: BufferMemory::Allocate. Backend and budget outlive
-  // the buffer.
+  // Blocks while memory is allocated, or until `stop` is raised. Errors: BufferMemory::Allocate.
+  // Backend and budget outlive the buffer.
   static absl::StatusOr<std::shared_ptr<SessionBuffer>> Allocate(const SessionBufferConfig& config,
                                                                  Backend& backend,
-                                                                 ByteBudget& budget);
+                                                                 ByteBudget& budget,
+                                                                 const Interrupt* stop);
 
   const SessionBufferConfig& config() const { return config_; }
   const BufferShape& shape() const { return config_.shape; }
@@ -82,8 +84,9 @@ class SessionBuffer {
   ProgramSite site() { return {config_.shape, *data_path_, *memory_, objects_, tensors_}; }
   void EndProgram();
 
-  // Ends all waits on the data path, now and later: UNAVAILABLE for whoever comes.
-  void Abort(int32_t lost_rank, const std::string& reason);
+  // Ends all waits on the data path, now and later, with the rank that was lost (-1: no single one)
+  // and the reason; whoever comes to the buffer gets `aborted`.
+  void Abort(const absl::Status& aborted, int32_t lost_rank, const std::string& reason);
   void RequestCancel(bool wanted);
   // No program is running. Gives back data path, peers' mappings and own memory, in this order;
   // `reason` is what callers get from now on. Idempotent.

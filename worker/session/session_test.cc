@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "proto/local/unix_socket.h"
 #include "proto/support/random.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/testing/fake_backend.h"
 #include "worker/testing/session_group.h"
 
@@ -39,6 +39,7 @@ class SessionTest : public ::testing::Test {
           auto backend = std::make_unique<FakeBackend>();
           ledgers_.push_back(backend->ledger());
           backend->set_on_data_path([this](FakeDataPath& path) { paths_.push_back(&path); });
+          backends_.push_back(backend.get());
           return backend;
         }) {}
 
@@ -58,6 +59,7 @@ class SessionTest : public ::testing::Test {
     return alive;
   }
 
+  std::vector<FakeBackend*> backends_;
   std::vector<std::shared_ptr<BackendLedger>> ledgers_;
   std::vector<FakeDataPath*> paths_;
   SessionGroup group_;
@@ -209,6 +211,7 @@ TEST_F(SessionTest, AnAbortEndsWaitsAndGivesEverythingBackInOrder) {
   EXPECT_EQ(outcome.status.code(), static_cast<int>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(outcome.status.reason(), "GENERATION_ABORTED");
   EXPECT_THAT(outcome.status.message(), HasSubstr("workers/w2"));
+  EXPECT_EQ(outcome.status.worker(), "workers/w0");
   EXPECT_TRUE(group_.session(0).Close().ok());
   // Nothing is left although somebody still holds the buffer.
   EXPECT_EQ(Alive(0), 0);
@@ -237,6 +240,21 @@ TEST_F(SessionTest, AnAbortWithSeveralOrNoLostRanksSaysSo) {
   group_.session(1).Abort({0}, "a second time");
   EXPECT_THAT(Message(group_.session(1).FindBuffer(kTestBuffer).status()),
               HasSubstr("the operator said so"));
+}
+
+TEST_F(SessionTest, AnAbortEndsAnAllocation) {
+  int blocks = 0;
+  backends_[0]->set_on_allocate_shared([&] {
+    ++blocks;
+    group_.session(0).Abort({2}, "gone");
+  });
+  const absl::Status status =
+      group_.session(0).AllocateBuffer(group_.AllocateCommand(0, Shape())).status();
+  EXPECT_EQ(ReasonOf(status), kReasonGenerationAborted);
+  EXPECT_THAT(Message(status), HasSubstr("rank 2 (workers/w2) was lost: gone"));
+  EXPECT_EQ(blocks, 1);
+  EXPECT_EQ(Alive(0), 0);
+  backends_[0]->set_on_allocate_shared({});
 }
 
 TEST_F(SessionTest, AnAbortEndsAFetchFromASilentPeer) {

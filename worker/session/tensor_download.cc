@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/session/plan_tensor.h"
 #include "worker/session/weight_matrix.h"
 

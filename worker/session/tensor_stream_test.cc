@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/layout/weights_layout.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 #include "worker/session/tensor_download.h"
 #include "worker/session/tensor_upload.h"
 #include "worker/testing/fake_backend.h"

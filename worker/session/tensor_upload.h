@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/v1/worker.pb.h"
+#include "worker/ops/tensor_spec.h"
+#include "worker/ops/tensor_store.h"
 #include "worker/session/session_buffer.h"
-#include "worker/session/tensor_spec.h"
-#include "worker/session/tensor_store.h"
 
 namespace perigee {
 

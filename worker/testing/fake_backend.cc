@@ -81,6 +81,7 @@ BackendInfo FakeBackend::info() const { return {"host", "fake", uint64_t{1} << 4
 
 absl::StatusOr<std::unique_ptr<Memory>> FakeBackend::AllocateShared(size_t size_bytes,
                                                                     PeerAccess access) {
+  if (on_allocate_shared_) on_allocate_shared_();
   FileDescriptor fd(memfd_create("fake", MFD_CLOEXEC));
   PERIGEE_CHECK(fd.valid() && ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
   std::byte* data = Map(fd.get(), size_bytes, true);

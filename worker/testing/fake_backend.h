@@ -35,6 +35,8 @@ class FakeBackend final : public Backend {
   // Kinds: "shared", "read_only", "private", "peer", "data_path". Outlives the backend.
   std::shared_ptr<BackendLedger> ledger() const { return ledger_; }
   void set_free_bytes(uint64_t bytes) { free_bytes_ = bytes; }
+  // Called when shared memory is wanted, before there is any.
+  void set_on_allocate_shared(std::function<void()> hook) { on_allocate_shared_ = hook; }
   // Called with every data path made, before its first operation.
   void set_on_data_path(std::function<void(FakeDataPath&)> hook) { on_data_path_ = hook; }
 
@@ -51,6 +53,7 @@ class FakeBackend final : public Backend {
  private:
   const std::shared_ptr<BackendLedger> ledger_;
   uint64_t free_bytes_ = uint64_t{1} << 30;
+  std::function<void()> on_allocate_shared_;
   std::function<void(FakeDataPath&)> on_data_path_;
 };
 

@@ -33,6 +33,12 @@ void FakeCoordinator::SetRegistration(const absl::Status& status, uint64_t term)
   term_ = term;
 }
 
+void FakeCoordinator::AnswerRegistrations(bool answer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  answer_registrations_ = answer;
+  changed_.notify_all();
+}
+
 void FakeCoordinator::SetLease(absl::Duration heartbeat_interval, absl::Duration lease_duration) {
   std::lock_guard<std::mutex> lock(mutex_);
   heartbeat_interval_ = heartbeat_interval;
@@ -101,14 +107,18 @@ int FakeCoordinator::results(uint64_t command_id) const {
   return found == results_.end() ? 0 : static_cast<int>(found->second.size());
 }
 
-grpc::Status FakeCoordinator::RegisterWorker(grpc::ServerContext*,
+grpc::Status FakeCoordinator::RegisterWorker(grpc::ServerContext* context,
                                              const v1::RegisterWorkerRequest* request,
                                              v1::RegisterWorkerResponse* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   WorkerState& state = workers_[request->worker().name()];
   state.worker = request->worker();
   ++state.counts.registrations;
   changed_.notify_all();
+  // Nothing tells a synchronous call that its caller has gone, so it looks now and then.
+  while (!answer_registrations_ && !context->IsCancelled()) {
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
+  }
   response->set_term(term_);
   SetDuration(heartbeat_interval_, *response->mutable_heartbeat_interval());
   SetDuration(lease_duration_, *response->mutable_lease_duration());

@@ -31,6 +31,9 @@ class FakeCoordinator final : private v1::TopologyService::Service {
 
   // What registrations are answered; OK by default.
   void SetRegistration(const absl::Status& status, uint64_t term = 1);
+  // Whether registrations are answered at all; those that wait are answered once it is true again,
+  // or when their callers have gone.
+  void AnswerRegistrations(bool answer);
   void SetLease(absl::Duration heartbeat_interval, absl::Duration lease_duration);
   // What the next heartbeat of this worker is answered with, instead of a reply.
   void EndLease(const std::string& worker, const absl::Status& status);
@@ -87,6 +90,7 @@ class FakeCoordinator final : private v1::TopologyService::Service {
   uint64_t term_ = 1;
   absl::Duration heartbeat_interval_ = absl::Milliseconds(20);
   absl::Duration lease_duration_ = absl::Seconds(20);
+  bool answer_registrations_ = true;
   bool answer_heartbeats_ = true;
   uint64_t last_command_id_ = 0;
   std::map<std::string, WorkerState> workers_;

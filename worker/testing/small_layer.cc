@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "worker/session/tensor_spec.h"
+#include "worker/ops/tensor_spec.h"
 #include "worker/testing/session_group.h"
 
 namespace perigee {

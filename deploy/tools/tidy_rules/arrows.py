@@ -8,8 +8,8 @@ import re
 
 from tidy_rules.source_tree import Finding
 
-_KERNELS_HOST = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
-                 "kernels/backend.h"]
+_KERNELS_BACKEND = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
+                    "kernels/rank", "kernels/backend.h"]
 _SERVER_OUTSIDE = ["proto", "kernels/common", "kernels/layout", "kernels/plan",
                    "server/wire_time.h"]
 _WORKER_OUTSIDE = ["proto", "kernels"]
@@ -22,8 +22,9 @@ FOLDERS = {
     "kernels/algo": ["kernels/common", "kernels/layout"],
     "kernels/plan": ["kernels/common", "kernels/layout"],
     "kernels/device": ["kernels/common", "kernels/layout", "kernels/backend.h"],
-    "kernels/host": _KERNELS_HOST,
-    "kernels/cuda": _KERNELS_HOST + ["kernels/device"],
+    "kernels/rank": ["kernels/common", "kernels/layout", "kernels/plan", "kernels/backend.h"],
+    "kernels/host": _KERNELS_BACKEND,
+    "kernels/cuda": _KERNELS_BACKEND + ["kernels/device"],
     "proto/v1": [],
     "proto/support": ["proto/v1", "kernels/common"],
     "proto/local": ["proto/support", "kernels/common"],
@@ -38,10 +39,7 @@ FOLDERS = {
     "server/dashboard": _SERVER_OUTSIDE + ["server"],
     "worker": _WORKER_OUTSIDE + ["worker"],
     "worker/memory": _WORKER_OUTSIDE,
-    # A session runs operations; what an operation is checked against is pure and known to both.
-    "worker/ops": _WORKER_OUTSIDE + ["worker/memory", "worker/session/failure_reason.h",
-                                     "worker/session/objects.h", "worker/session/tensor_spec.h",
-                                     "worker/session/tensor_store.h"],
+    "worker/ops": _WORKER_OUTSIDE + ["worker/memory"],
     "worker/session": _WORKER_OUTSIDE + ["worker/memory", "worker/ops"],
     "worker/attach": _WORKER_OUTSIDE + ["worker/memory", "worker/ops", "worker/session"],
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],
@@ -67,14 +65,16 @@ _POLICY_FOREIGN = re.compile(
 # What nvcc compiles.
 NVCC_FOLDERS = ["kernels/common", "kernels/layout", "kernels/algo"]
 # Logic that a test or a simulation runs with no transport.
-NO_GRPC_FOLDERS = ["server/topology", "server/groups", "server/publication", "worker/session",
-                   "kernels", "proto/local"]
+NO_GRPC_FOLDERS = ["server/topology", "server/groups", "server/publication", "worker/ops",
+                   "worker/session", "kernels", "proto/local"]
 # Decisions: a snapshot in, an action out. No lock, clock, socket, CUDA or transport. A folder
 # stands for all its files, tests excepted.
 POLICY_PATHS = [
     "kernels/plan",
-    "kernels/host/agreement.h",
-    "kernels/host/agreement.cc",
+    "kernels/rank/agreement.h",
+    "kernels/rank/agreement.cc",
+    "kernels/rank/argument_checks.h",
+    "kernels/rank/argument_checks.cc",
     "server/topology",
     "server/groups",
     "server/publication",

@@ -12,7 +12,7 @@ FUNCTION_LINES = 60
 KERNEL_LINES = 200
 
 # "path" -> lines, or "path:function" -> lines.
-RATCHET = {"tests/contract/errors_test.cc": 450}
+RATCHET = {}
 
 _SOURCES = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".bzl", ".proto")
 

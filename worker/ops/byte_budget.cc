@@ -1,4 +1,4 @@
-#include "worker/session/byte_budget.h"
+#include "worker/ops/byte_budget.h"
 
 #include "absl/strings/str_cat.h"
 

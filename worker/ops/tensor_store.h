@@ -1,8 +1,8 @@
 // Named private tensors of one buffer on this rank: inputs that clients write, outputs that
 // programs make. A tensor is put under its name only when it is complete, so a name always means
 // one whole tensor; whoever reads an older one under the same name notices that it has gone.
-#ifndef PERIGEE_WORKER_SESSION_TENSOR_STORE_H_
-#define PERIGEE_WORKER_SESSION_TENSOR_STORE_H_
+#ifndef PERIGEE_WORKER_OPS_TENSOR_STORE_H_
+#define PERIGEE_WORKER_OPS_TENSOR_STORE_H_
 
 #include <map>
 #include <memory>
@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "worker/session/byte_budget.h"
-#include "worker/session/tensor_spec.h"
+#include "worker/ops/byte_budget.h"
+#include "worker/ops/tensor_spec.h"
 
 namespace perigee {
 
@@ -83,4 +83,4 @@ class TensorStore {
 
 }  // namespace perigee
 
-#endif  // PERIGEE_WORKER_SESSION_TENSOR_STORE_H_
+#endif  // PERIGEE_WORKER_OPS_TENSOR_STORE_H_

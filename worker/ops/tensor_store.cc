@@ -1,7 +1,7 @@
-#include "worker/session/tensor_store.h"
+#include "worker/ops/tensor_store.h"
 
 #include "absl/strings/str_cat.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 

@@ -1,10 +1,10 @@
-#include "worker/session/objects.h"
+#include "worker/ops/objects.h"
 
 #include <memory>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {
@@ -166,13 +166,6 @@ TEST_F(ObjectsTest, ThePlansKeptAreBounded) {
   }
   EXPECT_EQ(objects_.CheckPlanRoom("more").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(objects_.CheckPlanRoom("p0").ok());
-}
-
-TEST(FailureReasonTest, TravelsInsideAStatus) {
-  EXPECT_EQ(ReasonOf(absl::OkStatus()), "");
-  EXPECT_EQ(ReasonOf(absl::InternalError("x")), "INTERNAL");
-  EXPECT_EQ(ReasonOf(InvalidProgram("x")), "INVALID_PROGRAM");
-  EXPECT_EQ(ReasonOf(WithReason(StaleObject("x"), kReasonDeclined)), "DECLINED");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A limit on bytes that many owners share. Thread-safe.
-#ifndef PERIGEE_WORKER_SESSION_BYTE_BUDGET_H_
-#define PERIGEE_WORKER_SESSION_BYTE_BUDGET_H_
+#ifndef PERIGEE_WORKER_OPS_BYTE_BUDGET_H_
+#define PERIGEE_WORKER_OPS_BYTE_BUDGET_H_
 
 #include <cstdint>
 #include <mutex>
@@ -50,4 +50,4 @@ class ByteBudget {
 
 }  // namespace perigee
 
-#endif  // PERIGEE_WORKER_SESSION_BYTE_BUDGET_H_
+#endif  // PERIGEE_WORKER_OPS_BYTE_BUDGET_H_

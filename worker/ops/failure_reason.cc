@@ -1,4 +1,4 @@
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 #include "absl/strings/cord.h"
 #include "absl/types/optional.h"

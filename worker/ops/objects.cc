@@ -1,9 +1,9 @@
-#include "worker/session/objects.h"
+#include "worker/ops/objects.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/session/failure_reason.h"
+#include "worker/ops/failure_reason.h"
 
 namespace perigee {
 namespace {

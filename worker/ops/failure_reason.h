@@ -1,8 +1,8 @@
 // The stable word for programs that a failure carries beside its code and message
 // (proto/v1/error.proto lists them). It travels inside the absl::Status, so every layer may return
 // plain statuses and the last one still knows the word.
-#ifndef PERIGEE_WORKER_SESSION_FAILURE_REASON_H_
-#define PERIGEE_WORKER_SESSION_FAILURE_REASON_H_
+#ifndef PERIGEE_WORKER_OPS_FAILURE_REASON_H_
+#define PERIGEE_WORKER_OPS_FAILURE_REASON_H_
 
 #include <string>
 
@@ -36,4 +36,4 @@ absl::Status InvalidProgram(absl::string_view message);
 
 }  // namespace perigee
 
-#endif  // PERIGEE_WORKER_SESSION_FAILURE_REASON_H_
+#endif  // PERIGEE_WORKER_OPS_FAILURE_REASON_H_

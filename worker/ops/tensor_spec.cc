@@ -1,4 +1,4 @@
-#include "worker/session/tensor_spec.h"
+#include "worker/ops/tensor_spec.h"
 
 #include <algorithm>
 #include <cctype>

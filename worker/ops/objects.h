@@ -2,8 +2,8 @@
 // shard. Logic only: no backend is called and no lock taken. Before a launch the Check and Find
 // functions refuse what is dead, with what it carries and what lives now (STALE_OBJECT); after an
 // operation the caller says what it did.
-#ifndef PERIGEE_WORKER_SESSION_OBJECTS_H_
-#define PERIGEE_WORKER_SESSION_OBJECTS_H_
+#ifndef PERIGEE_WORKER_OPS_OBJECTS_H_
+#define PERIGEE_WORKER_OPS_OBJECTS_H_
 
 #include <map>
 #include <string>
@@ -83,4 +83,4 @@ class BufferObjects {
 
 }  // namespace perigee
 
-#endif  // PERIGEE_WORKER_SESSION_OBJECTS_H_
+#endif  // PERIGEE_WORKER_OPS_OBJECTS_H_

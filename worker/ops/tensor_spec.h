@@ -1,7 +1,7 @@
 // What a tensor is, as a header on the wire says it, checked; and what a buffer accepts under which
 // target.
-#ifndef PERIGEE_WORKER_SESSION_TENSOR_SPEC_H_
-#define PERIGEE_WORKER_SESSION_TENSOR_SPEC_H_
+#ifndef PERIGEE_WORKER_OPS_TENSOR_SPEC_H_
+#define PERIGEE_WORKER_OPS_TENSOR_SPEC_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -43,4 +43,4 @@ absl::Status CheckObjectName(absl::string_view what, const std::string& name);
 
 }  // namespace perigee
 
-#endif  // PERIGEE_WORKER_SESSION_TENSOR_SPEC_H_
+#endif  // PERIGEE_WORKER_OPS_TENSOR_SPEC_H_

@@ -1,0 +1,91 @@
+#include "worker/ops/tensor_spec.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+BufferShape Shape() {
+  BufferShape shape;
+  shape.geometry = Geometry{2, 4, 8, 2, 2, 4};
+  shape.hidden = 16;
+  shape.intermediate = 24;
+  shape.layers = 2;
+  return shape;
+}
+
+v1::TensorHeader Header(v1::TensorDtype dtype, std::vector<int64_t> shape, uint64_t size_bytes) {
+  v1::TensorHeader header;
+  header.set_dtype(dtype);
+  for (const int64_t size : shape) header.add_shape(size);
+  header.set_size_bytes(size_bytes);
+  return header;
+}
+
+TEST(TensorSpecTest, HeadersSurviveTheWay) {
+  for (const TensorSpec& spec : {MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {3, 16}),
+                                 MakeTensorSpec(v1::TENSOR_DTYPE_INT32, {0, 2}),
+                                 MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {})}) {
+    absl::StatusOr<TensorSpec> parsed = ParseTensorHeader(ToHeader(spec));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, spec);
+  }
+  EXPECT_EQ(MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {3, 16}).size_bytes, 96u);
+}
+
+TEST(TensorSpecTest, BadHeadersAreRefused) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  const auto refused = [](const v1::TensorHeader& header) {
+    return ParseTensorHeader(header).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_UNSPECIFIED, {1}, 1)));
+  EXPECT_TRUE(refused(Header(static_cast<v1::TensorDtype>(99), {1}, 1)));
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_INT32, {2}, 4)));
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_INT32, {-1}, 4)));
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_INT32, {kHuge, kHuge}, 4)));
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_INT32, {int64_t{1} << 31, int64_t{1} << 31}, 0)));
+  EXPECT_TRUE(refused(Header(v1::TENSOR_DTYPE_INT32, {1, 1, 1, 1, 1}, 4)));
+}
+
+TEST(TensorSpecTest, NamedTensorsFitTheBuffer) {
+  const BufferShape shape = Shape();
+  const auto check = [&](v1::TensorDtype dtype, std::vector<int64_t> sizes) {
+    return CheckNamedTensor(MakeTensorSpec(dtype, sizes), shape);
+  };
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {8, 16}).ok());
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {0, 16}).ok());
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_INT32, {5, 2}).ok());
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_FLOAT32, {5, 2}).ok());
+  const absl::Status status = check(v1::TENSOR_DTYPE_BFLOAT16, {9, 16});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("bfloat16 [9, 16]"));
+  EXPECT_THAT(Message(status), HasSubstr("bfloat16 [n, 16]"));
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_BFLOAT16, {8, 2}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_INT32, {8, 16}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_INT32, {8}).ok());
+}
+
+TEST(TensorSpecTest, WeightMatricesHaveTheirShapes) {
+  EXPECT_EQ(WeightMatrixSpec(v1::WeightTarget::GATE, Shape()).shape,
+            (std::vector<int64_t>{2, 16, 24}));
+  EXPECT_EQ(WeightMatrixSpec(v1::WeightTarget::DOWN, Shape()).shape,
+            (std::vector<int64_t>{2, 24, 16}));
+}
+
+TEST(TensorSpecTest, Names) {
+  EXPECT_TRUE(CheckObjectName("tensor", "layer_0/hidden-1.x").ok());
+  EXPECT_FALSE(CheckObjectName("tensor", "").ok());
+  EXPECT_FALSE(CheckObjectName("tensor", "a b").ok());
+  EXPECT_FALSE(CheckObjectName("tensor", std::string("a\0", 2)).ok());
+  EXPECT_FALSE(CheckObjectName("tensor", std::string(65, 'a')).ok());
+}
+
+}  // namespace
+}  // namespace perigee
