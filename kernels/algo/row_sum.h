@@ -10,21 +10,29 @@
 
 namespace perigee {
 
+// What a sum that is no number comes out as. Processors differ in the payload that an addition
+// gives a NaN, so a sum has one of its own.
+inline constexpr BFloat16 kNanSum{0x7fc0};
+
 // fp32 sums of kWidth neighbouring columns. Start takes the first row as it is instead of adding it
-// to zero, so that a single row comes out with its own bits (-0 stays -0).
+// to zero, so that a single row comes out with its own bits (-0 stays -0, a NaN keeps its payload).
 template <int kWidth>
 struct RowAccumulator {
   float sums[kWidth];
+  bool is_sum = false;
 
   PERIGEE_HOST_DEVICE void Start(const BFloat16* columns) {
     for (int i = 0; i < kWidth; ++i) sums[i] = ToFloat(columns[i]);
   }
   PERIGEE_HOST_DEVICE void Add(const BFloat16* columns) {
+    is_sum = true;
     for (int i = 0; i < kWidth; ++i) sums[i] += ToFloat(columns[i]);
   }
   // Rounds once.
   PERIGEE_HOST_DEVICE void Store(BFloat16* columns) const {
-    for (int i = 0; i < kWidth; ++i) columns[i] = ToBFloat16(sums[i]);
+    for (int i = 0; i < kWidth; ++i) {
+      columns[i] = is_sum && sums[i] != sums[i] ? kNanSum : ToBFloat16(sums[i]);
+    }
   }
 };
 

@@ -57,6 +57,17 @@ TEST(RowSumTest, ASingleRowKeepsItsBits) {
   }
 }
 
+TEST(RowSumTest, EverySumThatIsNoNumberHasTheSameBits) {
+  for (const uint16_t bits : {0x7fc1, 0xffc0, 0x7fff, 0xff81}) {
+    const std::vector<BFloat16> nan(8, BFloat16{bits});
+    const auto one = Row(8, 1.0f);
+    const BFloat16* rows[] = {one.data(), nan.data(), one.data()};
+    std::vector<BFloat16> out(8);
+    SumRows(rows, 3, 8, out.data());
+    EXPECT_EQ(out, std::vector<BFloat16>(8, kNanSum));
+  }
+}
+
 TEST(RowSumTest, TheResultMayReplaceATerm) {
   auto first = Row(72, 2.0f);
   const auto second = Row(72, 3.0f);

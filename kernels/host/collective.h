@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,12 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "kernels/common/ids.h"
-#include "kernels/host/agreement.h"
 #include "kernels/host/monotonic_clock.h"
 #include "kernels/host/rank_barrier.h"
 #include "kernels/layout/operation.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/rank/agreement.h"
+#include "kernels/rank/progress.h"
 
 namespace perigee {
 
@@ -33,11 +33,8 @@ struct CollectiveOptions {
   absl::Duration spin = absl::ZeroDuration();
 };
 
-// Begin, Enter, Exit, Decline and Fail: from one thread at a time. The others: from any thread.
-//
-// An operation that ends with a reason that is not AllRanksLeave leaves the ranks at different
-// places, so all later operations of this rank are refused with kAborted; kStaleWeights is the
-// exception, after which every rank has still passed the exit.
+// Abort, RequestCancel and last_error: from any thread. The others: from one thread at a time. What
+// can follow a failure: kernels/rank/progress.h.
 class Collective {
  public:
   explicit Collective(CollectiveOptions options);
@@ -63,49 +60,35 @@ class Collective {
 
   // Records an error that this rank found by itself inside the operation begun and returns it as a
   // status. `record` needs reason and details; identity and place are filled in here.
-  absl::Status Fail(ErrorRecord record, const std::string& text);
+  absl::Status Fail(ErrorRecord record, const std::string& text) {
+    return progress_.Fail(record, text);
+  }
 
   // Starts an operation that has no sequence and waits for nobody: forgets the last error.
   // UNAVAILABLE after Abort.
-  absl::Status BeginLocal(Operation operation);
+  absl::Status BeginLocal(Operation operation) { return progress_.BeginLocal(operation); }
   // UNAVAILABLE after Abort, for operations that take long between barriers.
-  absl::Status CheckNotAborted();
+  absl::Status CheckNotAborted() { return progress_.CheckNotAborted(); }
 
   void Abort(int32_t lost_rank, const std::string& reason);
   void RequestCancel(bool wanted) { cancel_wanted_.store(wanted, std::memory_order_relaxed); }
   bool aborted() const { return barrier_.aborted(); }
 
   // Of the operation that was called last; none if it was refused or has succeeded.
-  absl::optional<ErrorRecord> last_error() const;
-  Sequence sequence() const { return current_.sequence; }  // of the operation begun
+  absl::optional<ErrorRecord> last_error() const { return progress_.last_error(); }
 
  private:
-  struct Current {
-    Sequence sequence;
-    Operation operation = Operation::kNone;
-    Phase phase = Phase::kNone;
-    absl::Duration deadline;
-  };
-
   absl::Status EnterBarrier(const OperationDescriptor& descriptor, uint32_t flags);
   void Publish(const OperationDescriptor& descriptor, uint32_t flags);
   std::vector<RankEntry> ReadEntries();
   absl::Status Wait(Phase phase);
-  absl::Status WaitFailed(const WaitOutcome& outcome);
-  absl::Status Skipped(Sequence sequence, Operation operation);
-  absl::Status AbortedError();
+  absl::Status Skipped(Operation operation);
 
   const CollectiveOptions options_;
   RankBarrier barrier_;
+  Progress progress_;
   std::atomic<bool> cancel_wanted_ = false;
-  Current current_;
-  Sequence last_sequence_;  // that has entered
-  std::string broken_;      // why no operation can follow; empty while one can
-
-  mutable std::mutex mutex_;
-  absl::optional<ErrorRecord> last_error_;  // guarded by mutex_
-  int32_t lost_rank_ = -1;                  // guarded by mutex_
-  std::string abort_text_;                  // guarded by mutex_
+  absl::Duration deadline_;  // of the operation begun
 };
 
 }  // namespace perigee

@@ -25,30 +25,6 @@ bool IsWeightsAlias(const HostRank& rank, const CombineInput& input) {
   return input.row_weights == rank.own().row_weights;
 }
 
-absl::Status CheckArguments(const HostRank& rank, const HostPlan& plan, const CombineInput& input,
-                            const CombineOutput& output) {
-  if (input.rows == nullptr) return absl::InvalidArgumentError("rows is null");
-  const bool has_tokens = rank.geometry.tokens > 0;
-  if (has_tokens && output.hidden == nullptr) {
-    return absl::InvalidArgumentError("output hidden is null");
-  }
-  if (has_tokens && (input.row_weights == nullptr) != (output.route_weights == nullptr)) {
-    return absl::InvalidArgumentError(
-        "row weights and output route weights: one is null, expected both or none");
-  }
-  absl::Status checks[] = {
-      rank.CheckRowsSource(plan, input.rows),
-      rank.CheckWeightsSource(plan, input.row_weights),
-      rank.CheckOutsideShard("output hidden", output.hidden, rank.row_bytes(rank.geometry.tokens)),
-      rank.CheckOutsideShard("output route weights", output.route_weights,
-                             output.route_weights ? rank.geometry.routes() * sizeof(float) : 0),
-  };
-  for (absl::Status& check : checks) {
-    if (!check.ok()) return std::move(check);
-  }
-  return absl::OkStatus();
-}
-
 void PrepareShard(HostRank& rank, const HostPlan& plan, const CombineInput& input) {
   rank.live = LiveRows();
   const ShardView& own = rank.own();
@@ -113,9 +89,9 @@ absl::Status HostCombine(HostRank& rank, Sequence sequence, const PlanPtr& handl
                          const CombineInput& input, const CombineOutput& output) {
   absl::Status status = rank.collective->Begin(sequence, Operation::kCombine);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = rank.PlanOf(handle);
+  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = HostPlanOf(rank, handle);
   if (!plan.ok()) return plan.status();
-  if (status = CheckArguments(rank, **plan, input, output); !status.ok()) return status;
+  if (status = CheckCombine(rank, (*plan)->facts(), input, output); !status.ok()) return status;
 
   PrepareShard(rank, **plan, input);
   OperationDescriptor descriptor = rank.Descriptor(Operation::kCombine);

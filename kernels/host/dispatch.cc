@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/algo/rows.h"
 #include "kernels/host/local_rows.h"
 #include "kernels/host/planning_exchange.h"
@@ -12,52 +11,11 @@
 #include "kernels/plan/duplicates.h"
 #include "kernels/plan/placement.h"
 #include "kernels/plan/routes.h"
-#include "kernels/plan/validate.h"
 
 namespace perigee {
 namespace {
 
 constexpr int64_t kTokenGrain = 32;
-
-absl::Status CheckMemory(const HostRank& rank, const DispatchInput& input,
-                         const DispatchOutput& output) {
-  if (input.token_count > 0 && input.hidden == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hidden is null, expected ", input.token_count, " tokens"));
-  }
-  absl::Status checks[] = {
-      rank.CheckOutsideShard("hidden", input.hidden, rank.row_bytes(input.token_count)),
-      rank.CheckOutsideShard("output rows", output.rows,
-                             output.rows ? rank.row_bytes(rank.logical_rows()) : 0),
-      rank.CheckOutsideShard("output row weights", output.row_weights,
-                             output.row_weights ? rank.logical_rows() * sizeof(float) : 0),
-  };
-  for (absl::Status& check : checks) {
-    if (!check.ok()) return std::move(check);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckInput(const HostRank& rank, const DispatchInput& input,
-                        const DispatchOutput& output) {
-  absl::Status status = ValidateTokenCount(rank.geometry, rank.rank, input.token_count);
-  if (!status.ok()) return status;
-  if (input.token_count > 0 && input.topk_experts == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("topk_experts is null, expected routes of ", input.token_count, " tokens"));
-  }
-  return CheckMemory(rank, input, output);
-}
-
-absl::Status CheckInputOfPlan(const HostRank& rank, const HostPlan& plan,
-                              const DispatchInput& input, const DispatchOutput& output) {
-  if (input.token_count != plan.token_count()) {
-    return absl::InvalidArgumentError(absl::StrCat("token count of rank ", rank.rank.value, " is ",
-                                                   input.token_count, ", its plan has ",
-                                                   plan.token_count()));
-  }
-  return CheckMemory(rank, input, output);
-}
 
 // Sends tokens [begin, end): rows of primaries and weights of all routes to any rank. Every row of
 // every shard has one source, so no two ranks or threads store to the same place.
@@ -101,14 +59,6 @@ void CopyOut(const HostRank& rank, int32_t used_rows, const DispatchOutput& outp
   }
 }
 
-// What the shard holds after a dispatch: this plan's rows, and its weights if they were sent now or
-// lay there before.
-LiveRows LiveAfter(Sequence plan_sequence, const DispatchInput& input, const LiveRows& before) {
-  const bool sent = input.route_weights != nullptr || input.token_count == 0;
-  const bool kept = before.weights == plan_sequence;
-  return LiveRows{plan_sequence, sent || kept ? plan_sequence : Sequence(0)};
-}
-
 absl::Status Damaged(HostRank& rank, const absl::Status& status) {
   ErrorRecord record;
   record.reason = static_cast<uint32_t>(AbortReason::kAborted);
@@ -143,7 +93,7 @@ absl::StatusOr<std::shared_ptr<const HostPlan>> HostDispatch(HostRank& rank, Seq
                                                              const DispatchOutput& output) {
   absl::Status status = rank.collective->Begin(sequence, Operation::kDispatch);
   if (!status.ok()) return status;
-  if (status = CheckInput(rank, input, output); !status.ok()) return status;
+  if (status = CheckDispatch(rank, input, output); !status.ok()) return status;
 
   const OwnRoutes routes = ReadRoutes(rank, input.topk_experts, input.token_count);
   PublishRoutes(rank, sequence, routes);
@@ -167,10 +117,10 @@ absl::StatusOr<std::shared_ptr<const HostPlan>> HostDispatch(HostRank& rank, Seq
   absl::StatusOr<DuplicateGroups> duplicates = ReadLinks(rank, planned->placement);
   if (!duplicates.ok()) return Damaged(rank, duplicates.status());
   ExpandDuplicates(rank, *duplicates);
-  auto plan = std::make_shared<const HostPlan>(ObjectTag{rank.buffer, rank.generation, sequence},
-                                               rank.rank, input.token_count, planned->placement,
-                                               planned->dst, *std::move(duplicates));
-  rank.live = LiveAfter(sequence, input, before);
+  auto plan =
+      std::make_shared<const HostPlan>(rank.TagOf(sequence), rank.rank, input.token_count,
+                                       planned->placement, planned->dst, *std::move(duplicates));
+  rank.live = LiveAfterDispatch(sequence, input, before);
   CopyOut(rank, plan->used_rows(), output);
   return plan;
 }
@@ -179,9 +129,10 @@ absl::Status HostDispatchWithPlan(HostRank& rank, Sequence sequence, const PlanP
                                   const DispatchInput& input, const DispatchOutput& output) {
   absl::Status status = rank.collective->Begin(sequence, Operation::kDispatchWithPlan);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = rank.PlanOf(handle);
+  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = HostPlanOf(rank, handle);
   if (!plan.ok()) return plan.status();
-  if (status = CheckInputOfPlan(rank, **plan, input, output); !status.ok()) return status;
+  if (status = CheckDispatchWithPlan(rank, (*plan)->facts(), input, output); !status.ok())
+    return status;
 
   OperationDescriptor descriptor = rank.Descriptor(Operation::kDispatchWithPlan);
   descriptor.plan_sequence = (*plan)->tag().sequence.value;
@@ -196,7 +147,7 @@ absl::Status HostDispatchWithPlan(HostRank& rank, Sequence sequence, const PlanP
   if (status = rank.collective->Exit(); !status.ok()) return status;
 
   ExpandDuplicates(rank, (*plan)->duplicates());
-  rank.live = LiveAfter((*plan)->tag().sequence, input, before);
+  rank.live = LiveAfterDispatch((*plan)->tag().sequence, input, before);
   CopyOut(rank, (*plan)->used_rows(), output);
   return absl::OkStatus();
 }

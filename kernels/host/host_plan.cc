@@ -1,9 +1,8 @@
 #include "kernels/host/host_plan.h"
 
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace perigee {
 namespace {
@@ -25,11 +24,6 @@ std::vector<int32_t> HomeLoad(const Placement& placement) {
     }
   }
   return load;
-}
-
-std::string DescribeTag(RankId rank, BufferId buffer, Generation generation) {
-  return absl::StrCat("rank ", rank.value, ", buffer ", buffer.value, ", generation ",
-                      generation.value);
 }
 
 }  // namespace
@@ -76,22 +70,6 @@ PlanTensors HostPlan::Tensors() const {
   }
   tensors.duplicate_rows = duplicates_.rows;
   return tensors;
-}
-
-absl::StatusOr<std::shared_ptr<const HostPlan>> HostPlanOf(const PlanPtr& plan, RankId rank,
-                                                           BufferId buffer, Generation generation) {
-  if (plan == nullptr) return absl::InvalidArgumentError("plan is null");
-  auto host_plan = std::dynamic_pointer_cast<const HostPlan>(plan);
-  if (host_plan == nullptr) {
-    return absl::InvalidArgumentError("plan was made by another backend, expected host");
-  }
-  const ObjectTag tag = host_plan->tag();
-  if (host_plan->rank() != rank || tag.buffer != buffer || tag.generation != generation) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan is of ", DescribeTag(host_plan->rank(), tag.buffer, tag.generation),
-                     ", expected one of ", DescribeTag(rank, buffer, generation)));
-  }
-  return host_plan;
 }
 
 }  // namespace perigee

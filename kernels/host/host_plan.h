@@ -3,14 +3,13 @@
 #define PERIGEE_KERNELS_HOST_HOST_PLAN_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
 #include "kernels/plan/duplicates.h"
 #include "kernels/plan/placement.h"
+#include "kernels/rank/argument_checks.h"
 
 namespace perigee {
 
@@ -40,6 +39,7 @@ class HostPlan final : public PlanHandle {
   int32_t expert_in_slot(int32_t slot) const;
 
   PlanTensors Tensors() const;
+  PlanFacts facts() const { return {tag_, token_count_, used_rows()}; }
 
  private:
   const ObjectTag tag_;
@@ -55,11 +55,6 @@ class HostPlan final : public PlanHandle {
   const std::vector<int32_t> remote_stats_;      // [2]
   const DuplicateGroups duplicates_;
 };
-
-// The plan behind a handle. INVALID_ARGUMENT, naming what the handle carries and what is wanted,
-// unless this rank's data path of this buffer and generation made it.
-absl::StatusOr<std::shared_ptr<const HostPlan>> HostPlanOf(const PlanPtr& plan, RankId rank,
-                                                           BufferId buffer, Generation generation);
 
 }  // namespace perigee
 

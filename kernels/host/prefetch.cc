@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "kernels/host/weight_access.h"
+#include "kernels/rank/weights_errors.h"
 
 namespace perigee {
 namespace {
@@ -70,15 +70,9 @@ absl::optional<StaleHome> FillSlots(const HostRank& rank, const ExpertWeights& w
 }
 
 absl::Status StaleError(HostRank& rank, const ExpertWeights& weights, const StaleHome& stale) {
-  ErrorRecord record;
-  record.reason = static_cast<uint32_t>(AbortReason::kStaleWeights);
-  record.awaited_rank = stale.rank;
-  record.expected = static_cast<int64_t>(weights.version);
-  record.seen = static_cast<int64_t>(stale.held.version);
-  return rank.collective->Fail(
-      record, absl::StrCat("home rank ", stale.rank, " holds layer ", stale.held.layer, " version ",
-                           stale.held.version, ", expected layer ", weights.layer, " version ",
-                           weights.version));
+  const WantedWeights wanted{weights.layer, weights.version};
+  return rank.collective->Fail(StaleHomeRecord(stale.rank, stale.held, wanted),
+                               DescribeStaleHome(stale.rank, stale.held, wanted));
 }
 
 }  // namespace
@@ -87,7 +81,7 @@ absl::Status HostPrefetchWeights(HostRank& rank, Sequence sequence, const PlanPt
                                  const ExpertWeights& weights) {
   absl::Status status = rank.collective->Begin(sequence, Operation::kPrefetchWeights);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = rank.PlanOf(handle);
+  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = HostPlanOf(rank, handle);
   if (!plan.ok()) return plan.status();
   if (status = CheckWeights(rank, weights); !status.ok()) return status;
 

@@ -10,6 +10,7 @@
 #include "kernels/algo/rows.h"
 #include "kernels/host/expert_rows.h"
 #include "kernels/host/weight_access.h"
+#include "kernels/rank/weights_errors.h"
 
 namespace perigee {
 namespace {
@@ -26,25 +27,13 @@ struct Work {
   std::set<int32_t> homes;  // ranks whose home blocks are read in place
 };
 
-std::string DescribeTag(const SlotTag& tag) {
-  if (tag.version == 0) return "nothing";
-  return absl::StrCat("layer ", tag.layer, " expert ", tag.expert, " version ", tag.version);
-}
-
 absl::Status CheckSlot(const WeightAccess& access, int32_t slot, int32_t expert) {
   const SlotTag held = access.tag(slot);
   const SlotTag wanted = access.WantedTag(expert);
-  if (held == wanted) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("slot ", slot, " holds ", DescribeTag(held),
-                                                    ", expected ", DescribeTag(wanted)));
+  return held == wanted ? absl::OkStatus() : SlotRefused(slot, held, wanted);
 }
 
-std::string DescribeStaleHome(const WeightAccess& access, int32_t home,
-                              const ExpertWeights& weights) {
-  const HomeHeader held = access.home_header(home);
-  return absl::StrCat("home rank ", home, " holds layer ", held.layer, " version ", held.version,
-                      ", expected layer ", weights.layer, " version ", weights.version);
-}
+WantedWeights Wanted(const ExpertWeights& weights) { return {weights.layer, weights.version}; }
 
 // What each non-empty group computes with: a slot where the plan has put its expert there, else the
 // expert's home block.
@@ -70,34 +59,11 @@ absl::StatusOr<Work> PlanWork(const HostRank& rank, const HostPlan& plan,
     }
   }
   for (int32_t home : work.homes) {
-    if (access.HomeHolds(access.home_header(home))) continue;
-    return absl::FailedPreconditionError(DescribeStaleHome(access, home, weights));
+    const HomeHeader held = access.home_header(home);
+    if (access.HomeHolds(held)) continue;
+    return absl::FailedPreconditionError(DescribeStaleHome(home, held, Wanted(weights)));
   }
   return work;
-}
-
-absl::Status CheckArguments(const HostRank& rank, const HostPlan& plan,
-                            const ExpertWeights& weights, const RunExpertsInput& input) {
-  if (input.rows == nullptr) return absl::InvalidArgumentError("rows is null");
-  if (input.output == nullptr) return absl::InvalidArgumentError("output is null");
-  const size_t bytes = rank.row_bytes(plan.used_rows());
-  const auto rows = reinterpret_cast<uintptr_t>(input.rows);
-  const auto output = reinterpret_cast<uintptr_t>(input.output);
-  if (rows != output && rows < output + bytes && output < rows + bytes) {
-    return absl::InvalidArgumentError(
-        "output overlaps rows, expected the same address or other memory");
-  }
-  absl::Status checks[] = {
-      CheckWeights(rank, weights),
-      rank.CheckRowsSource(plan, input.rows),
-      rank.CheckWeightsSource(plan, input.row_weights),
-      input.output == rank.own().rows ? absl::OkStatus()
-                                      : rank.CheckOutsideShard("output", input.output, bytes),
-  };
-  for (absl::Status& check : checks) {
-    if (!check.ok()) return std::move(check);
-  }
-  return absl::OkStatus();
 }
 
 void RunChunks(const HostRank& rank, const Work& work, const WeightsShape& shape,
@@ -130,13 +96,9 @@ absl::Status CheckHomesAfterwards(HostRank& rank, const WeightAccess& access, co
   for (int32_t home : work.homes) {
     const HomeHeader held = access.home_header(home);
     if (access.HomeHolds(held)) continue;
-    ErrorRecord record;
-    record.reason = static_cast<uint32_t>(AbortReason::kStaleWeights);
-    record.awaited_rank = home;
-    record.expected = static_cast<int64_t>(weights.version);
-    record.seen = static_cast<int64_t>(held.version);
-    return rank.collective->Fail(record, absl::StrCat(DescribeStaleHome(access, home, weights),
-                                                      "; it changed while it was read"));
+    return rank.collective->Fail(StaleHomeRecord(home, held, Wanted(weights)),
+                                 absl::StrCat(DescribeStaleHome(home, held, Wanted(weights)),
+                                              "; it changed while it was read"));
   }
   return absl::OkStatus();
 }
@@ -147,9 +109,9 @@ absl::Status HostRunExperts(HostRank& rank, const PlanPtr& handle, const ExpertW
                             const RunExpertsInput& input) {
   absl::Status status = rank.collective->BeginLocal(Operation::kRunExperts);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = rank.PlanOf(handle);
+  const absl::StatusOr<std::shared_ptr<const HostPlan>> plan = HostPlanOf(rank, handle);
   if (!plan.ok()) return plan.status();
-  if (status = CheckArguments(rank, **plan, weights, input); !status.ok()) return status;
+  if (status = CheckRunExperts(rank, (*plan)->facts(), weights, input); !status.ok()) return status;
   const WeightAccess access(rank.geometry, weights);
   const absl::StatusOr<Work> work = PlanWork(rank, **plan, access, weights);
   if (!work.ok()) return work.status();

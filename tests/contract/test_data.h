@@ -13,15 +13,6 @@
 
 namespace perigee {
 
-// Random groups that a test tries: fewer where a sanitizer makes each several times slower.
-#if defined(PERIGEE_TSAN)
-inline constexpr int kRandomGroups = 40;
-#elif defined(__SANITIZE_ADDRESS__)
-inline constexpr int kRandomGroups = 80;
-#else
-inline constexpr int kRandomGroups = 300;
-#endif
-
 // Rows that carry their token's name in every element, so that a misplaced row, or a part of one,
 // shows. Any bits, NaN included: dispatch moves bits.
 std::vector<BFloat16> NamedRow(int32_t rank, int32_t token, int32_t hidden, uint32_t salt);

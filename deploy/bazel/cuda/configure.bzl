@@ -9,6 +9,13 @@ package(default_visibility = ["//visibility:public"])
 # The folder holds headers that have no extension (nv/target, cccl), so no pattern by extension.
 cc_library(name = "headers", hdrs = glob(["include/**"]), includes = ["include"])
 
+# What the C interfaces need, a tenth of :headers: a sandbox is laid out sooner.
+cc_library(
+    name = "host_headers",
+    hdrs = glob(["include/*.h", "include/crt/**"]),
+    includes = ["include"],
+)
+
 # Not a dep of :headers: nvcc knows its own, and a sandbox need not lay out 2,000 files more.
 cc_library(
     name = "cudart_static",
@@ -20,6 +27,8 @@ _WITHOUT_CUDA = """
 package(default_visibility = ["//visibility:public"])
 
 cc_library(name = "headers")
+
+cc_library(name = "host_headers")
 
 cc_library(name = "cudart_static")
 """

@@ -1,4 +1,7 @@
-"""cuda_library: .cu files compiled by nvcc, used like any cc_library."""
+"""Libraries that need CUDA, used like any cc_library.
+
+cuda_library: .cu files compiled by nvcc. cuda_host_library: .cc files that call CUDA's C interfaces.
+"""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_cuda//:defs.bzl", "HAVE_CUDA", "NVCC")
@@ -18,7 +21,8 @@ _MODES = {
 
 def _compile(ctx, toolchain, context):
     objects = []
-    for source in ctx.files.srcs:
+    private_headers = [file for file in ctx.files.srcs if file.extension == "cuh"]
+    for source in [file for file in ctx.files.srcs if file.extension == "cu"]:
         out = ctx.actions.declare_file("_objs/%s/%s.pic.o" % (ctx.label.name, source.basename))
         args = ctx.actions.args()
         args.add_all(["-c", source, "-o", out, "-std=c++20", "-ccbin", toolchain.compiler_executable])
@@ -31,7 +35,7 @@ def _compile(ctx, toolchain, context):
         ctx.actions.run(
             executable = NVCC,
             arguments = [args],
-            inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
+            inputs = depset([source] + private_headers, transitive = [context.headers, toolchain.all_files]),
             outputs = [out],
             env = {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp"},
             mnemonic = "CudaCompile",
@@ -71,7 +75,7 @@ def _impl(ctx):
 _cuda_library = rule(
     implementation = _impl,
     attrs = {
-        "srcs": attr.label_list(allow_files = [".cu"]),
+        "srcs": attr.label_list(allow_files = [".cu", ".cuh"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
@@ -86,7 +90,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], without_cuda = [], **kwargs):
 
     Args:
       name: the library.
-      srcs: .cu files.
+      srcs: .cu files, and .cuh files that they alone include.
       hdrs: headers, all free of absl, protobuf, gRPC and spdlog.
       deps: cc_library and cuda_library targets.
       without_cuda: .cc files that take the place of srcs on a machine with no CUDA toolkit.
@@ -96,3 +100,26 @@ def cuda_library(name, srcs, hdrs = [], deps = [], without_cuda = [], **kwargs):
         _cuda_library(name = name, srcs = srcs, hdrs = hdrs, deps = deps + ["@local_cuda//:cudart_static"], **kwargs)
     else:
         native.cc_library(name = name, srcs = without_cuda, hdrs = hdrs, deps = deps, **kwargs)
+
+def cuda_host_library(name, srcs, hdrs = [], deps = [], without_cuda = [], **kwargs):
+    """A cc_library whose srcs call the CUDA runtime or driver API; the host compiler compiles them.
+
+    Args:
+      name: the library.
+      srcs: .cc files, which may include CUDA headers.
+      hdrs: headers. Those that code built without CUDA includes too must not include CUDA headers.
+      deps: cc_library, cuda_library and cuda_host_library targets.
+      without_cuda: .cc files that take the place of srcs on a machine with no CUDA toolkit.
+      **kwargs: as for cc_library.
+    """
+    if HAVE_CUDA:
+        deps = deps + [
+            "@local_cuda//:cudart_static",
+            "@local_cuda//:host_headers",
+        ]
+    else:
+        srcs = without_cuda
+
+    # Never a shared library of its own, not in tests either: the runtime library is an archive, of
+    # which a process must hold one copy.
+    native.cc_library(name = name, srcs = srcs, hdrs = hdrs, deps = deps, linkstatic = True, **kwargs)

@@ -1,4 +1,4 @@
-#include "kernels/host/agreement.h"
+#include "kernels/rank/agreement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What the ranks of a group decide at an entry barrier, from what each has said there. A pure
 // function of words that are the same for every rank, so every rank decides the same.
-#ifndef PERIGEE_KERNELS_HOST_AGREEMENT_H_
-#define PERIGEE_KERNELS_HOST_AGREEMENT_H_
+#ifndef PERIGEE_KERNELS_RANK_AGREEMENT_H_
+#define PERIGEE_KERNELS_RANK_AGREEMENT_H_
 
 #include <cstdint>
 #include <string>
@@ -45,4 +45,4 @@ std::string OperationName(uint32_t operation);
 
 }  // namespace perigee
 
-#endif  // PERIGEE_KERNELS_HOST_AGREEMENT_H_
+#endif  // PERIGEE_KERNELS_RANK_AGREEMENT_H_

@@ -1,6 +1,6 @@
 // The status code of each reason why an operation ends early (the table is in kernels/backend.h).
-#ifndef PERIGEE_KERNELS_HOST_OPERATION_STATUS_H_
-#define PERIGEE_KERNELS_HOST_OPERATION_STATUS_H_
+#ifndef PERIGEE_KERNELS_RANK_OPERATION_STATUS_H_
+#define PERIGEE_KERNELS_RANK_OPERATION_STATUS_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ absl::Status OperationStatus(const ErrorRecord& record, const std::string& text)
 
 }  // namespace perigee
 
-#endif  // PERIGEE_KERNELS_HOST_OPERATION_STATUS_H_
+#endif  // PERIGEE_KERNELS_RANK_OPERATION_STATUS_H_

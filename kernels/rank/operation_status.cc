@@ -1,7 +1,7 @@
-#include "kernels/host/operation_status.h"
+#include "kernels/rank/operation_status.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/host/agreement.h"
+#include "kernels/rank/agreement.h"
 
 namespace perigee {
 namespace {

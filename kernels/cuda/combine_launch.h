@@ -1,0 +1,31 @@
+// The movement of a combine.
+#ifndef PERIGEE_KERNELS_CUDA_COMBINE_LAUNCH_H_
+#define PERIGEE_KERNELS_CUDA_COMBINE_LAUNCH_H_
+
+#include "kernels/common/bfloat16.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/path_view.h"
+#include "kernels/cuda/plan_view.h"
+
+namespace perigee {
+
+// Before the entry barrier: each primary row in this rank's shard becomes the sum of itself and its
+// duplicates, in fp32, in order of k, rounded once.
+int LaunchSumDuplicates(const LaunchTarget& target, const PathView& path, const PlanView& plan);
+
+// Between the barriers: each token's primary rows summed in order of k, rounded once; zeros where
+// there are none. route_weights [S, K] is null where no weights are gathered.
+struct GatherArguments {
+  PlanView plan;
+  BFloat16* hidden = nullptr;      // [S, H]
+  float* route_weights = nullptr;  // [S, K]
+};
+int LaunchSumTokens(const LaunchTarget& target, const PathView& path,
+                    const GatherArguments& arguments);
+
+// Loads the kernels, which their first launch would do at a worse time.
+int LoadCombineKernels();
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_COMBINE_LAUNCH_H_

@@ -1,0 +1,133 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/combine_launch.h"
+#include "kernels/cuda/cuda_data_path.h"
+#include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/planning_launch.h"
+#include "kernels/cuda/prefetch_launch.h"
+#include "kernels/cuda/rank_barrier_launch.h"
+#include "kernels/cuda/run_experts_launch.h"
+#include "kernels/cuda/sm_budget.h"
+#include "kernels/device/copy.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/device/device_info.h"
+#include "kernels/device/device_memory.h"
+#include "kernels/device/device_scope.h"
+#include "kernels/device/handle_kinds.h"
+#include "kernels/device/memory_use.h"
+#include "kernels/device/private_device_memory.h"
+#include "kernels/rank/argument_checks.h"
+
+namespace perigee {
+namespace {
+
+// Kernels are built for compute capability 9.0 and up.
+constexpr int kLeastComputeMajor = 9;
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(CudaBackendOptions options, std::string description, HandleKind kind,
+              std::shared_ptr<SmBudget> sms)
+      : options_(std::move(options)),
+        description_(std::move(description)),
+        kind_(kind),
+        sms_(std::move(sms)) {}
+
+  BackendInfo info() const override {
+    BackendInfo info;
+    info.name = "cuda";
+    info.device = description_;
+    const absl::StatusOr<DeviceMemoryUse> use = ReadDeviceMemoryUse(options_.device);
+    if (use.ok()) {
+      info.memory_bytes = use->total_bytes;
+      info.free_bytes = use->free_bytes;
+    }
+    return info;
+  }
+  // A peer decides itself how it maps the memory: Import below holds it to the access agreed on.
+  absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes, PeerAccess) override {
+    return DeviceMemory::AllocateShared(options_.device, size_bytes, kind_);
+  }
+  absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) override {
+    return PrivateDeviceMemory::Allocate(options_.device, size_bytes);
+  }
+  absl::StatusOr<std::unique_ptr<Memory>> Import(int descriptor, size_t size_bytes,
+                                                 PeerAccess access) override {
+    return DeviceMemory::Import(options_.device, descriptor, size_bytes,
+                                access == PeerAccess::kReadOnly, kind_);
+  }
+  absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
+    return CopyToDevice(options_.device, to, from);
+  }
+  absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override {
+    return CopyFromDevice(options_.device, to, from);
+  }
+  absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(
+      const DataPathOptions& options) override {
+    absl::Status status = CheckDataPathOptions(options, kHostGranularityBytes);
+    if (!status.ok()) return status;
+    auto share = SmBudget::Reserve(sms_, options_.sms_per_buffer);
+    if (!share.ok()) return share.status();
+    return CreateCudaDataPath(options_.device, options, *std::move(share));
+  }
+
+ private:
+  const CudaBackendOptions options_;
+  const std::string description_;
+  const HandleKind kind_;
+  const std::shared_ptr<SmBudget> sms_;
+};
+
+absl::StatusOr<CudaDevice> FindDevice(int index) {
+  const CudaDevices devices = QueryCudaDevices();
+  if (devices.devices.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("backend cuda: ", DescribeCudaDevices(devices)));
+  }
+  if (index < 0 || static_cast<size_t>(index) >= devices.devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("CUDA device is ", index, ", expected 0 to ",
+                                                   devices.devices.size() - 1, ": ",
+                                                   DescribeCudaDevices(devices)));
+  }
+  const CudaDevice& device = devices.devices[index];
+  if (device.compute_major < kLeastComputeMajor) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "backend cuda: ", device.name, " has compute capability ", device.compute_major, ".",
+        device.compute_minor, ", expected ", kLeastComputeMajor, ".0 or more"));
+  }
+  return device;
+}
+
+absl::Status LoadAllKernels(int device) {
+  const auto scope = DeviceScope::Enter(device);
+  if (!scope.ok()) return scope.status();
+  for (int error : {LoadRankBarrierKernels(), LoadPlanningKernels(), LoadDispatchKernels(),
+                    LoadCombineKernels(), LoadPrefetchKernels(), LoadRunExpertsKernels()}) {
+    if (error != 0) return CudaStatus(error, "loading kernels");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const CudaBackendOptions& options) {
+  const absl::StatusOr<CudaDevice> device = FindDevice(options.device);
+  if (!device.ok()) return device.status();
+  const int32_t sms = options.sm_budget == 0 ? device->multiprocessors : options.sm_budget;
+  if (options.sms_per_buffer < 1 || sms < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("SMs of a buffer is ", options.sms_per_buffer,
+                                                   ", of the backend ", sms,
+                                                   ", expected 1 or more"));
+  }
+  const absl::StatusOr<HandleKind> kind =
+      ResolveHandleKind(options.memory_handle, ProbeHandleKinds(options.device));
+  if (!kind.ok()) return kind.status();
+  if (absl::Status status = LoadAllKernels(options.device); !status.ok()) return status;
+  return std::make_unique<CudaBackend>(options, device->name, *kind,
+                                       std::make_shared<SmBudget>(sms));
+}
+
+}  // namespace perigee

@@ -1,0 +1,99 @@
+#include "kernels/cuda/cuda_data_path.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/cuda_rank.h"
+#include "kernels/cuda/operations.h"
+#include "kernels/cuda/settle.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/device/device_scope.h"
+#include "kernels/rank/argument_checks.h"
+
+namespace perigee {
+namespace {
+
+// Words in the host page that a kernel polls.
+void SetWord(uint32_t& word, bool value) {
+  std::atomic_ref<uint32_t>(word).store(value ? 1 : 0, std::memory_order_release);
+}
+
+class CudaDataPath final : public DataPath {
+ public:
+  explicit CudaDataPath(CudaRank rank) : rank_(std::move(rank)) {}
+  ~CudaDataPath() override {
+    // Nothing that kernels use may go before they have ended; their waits end by themselves.
+    if (!rank_.queued.empty()) Abort(-1, "the data path is being destroyed");
+    LogCudaError(WaitForStream(rank_));
+  }
+
+  absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
+                                   const DispatchOutput& output) override {
+    const auto scope = DeviceScope::Enter(rank_.device);
+    if (!scope.ok()) return scope.status();
+    return QueueDispatch(rank_, sequence, input, output);
+  }
+  absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
+                                const DispatchOutput& output) override {
+    return OnDevice([&] { return QueueDispatchWithPlan(rank_, sequence, plan, input, output); });
+  }
+  absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
+                               const ExpertWeights& weights) override {
+    return OnDevice([&] { return QueuePrefetchWeights(rank_, sequence, plan, weights); });
+  }
+  absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
+                          const RunExpertsInput& input) override {
+    return OnDevice([&] { return QueueRunExperts(rank_, plan, weights, input); });
+  }
+  absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
+                       const CombineOutput& output) override {
+    return OnDevice([&] { return QueueCombine(rank_, sequence, plan, input, output); });
+  }
+  absl::Status Barrier(Sequence sequence) override {
+    return OnDevice([&] { return QueueBarrier(rank_, sequence); });
+  }
+  absl::Status Decline(Sequence sequence) override {
+    return OnDevice([&] { return QueueDecline(rank_, sequence); });
+  }
+  absl::Status Synchronize() override {
+    return OnDevice([&] { return Settle(rank_); });
+  }
+
+  void Abort(int32_t lost_rank, const std::string& reason) override {
+    rank_.progress->Abort(lost_rank, reason);
+    SetWord(rank_.page->host()->abort, true);
+  }
+  void RequestCancel(bool wanted) override { SetWord(rank_.page->host()->cancel_wanted, wanted); }
+  absl::optional<ErrorRecord> last_error() const override { return rank_.progress->last_error(); }
+
+  absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const override {
+    const auto cuda_plan = CudaPlanOf(rank_, plan);
+    if (!cuda_plan.ok()) return cuda_plan.status();
+    if (absl::Status status = WaitForStream(rank_); !status.ok()) return status;
+    return ReadPlanTensors(rank_.device, rank_, **cuda_plan);
+  }
+  BFloat16* rows() const override { return rank_.own().rows; }
+  float* row_weights() const override { return rank_.own().row_weights; }
+
+ private:
+  template <typename Body>
+  absl::Status OnDevice(const Body& body) {
+    const auto scope = DeviceScope::Enter(rank_.device);
+    return scope.ok() ? body() : scope.status();
+  }
+
+  mutable CudaRank rank_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataPath>> CreateCudaDataPath(int device,
+                                                             const DataPathOptions& options,
+                                                             std::unique_ptr<SmBudget::Share> sms) {
+  absl::StatusOr<CudaRank> rank = CreateCudaRank(device, options, std::move(sms));
+  if (!rank.ok()) return rank.status();
+  return std::make_unique<CudaDataPath>(*std::move(rank));
+}
+
+}  // namespace perigee

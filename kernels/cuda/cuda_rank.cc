@@ -1,0 +1,160 @@
+#include "kernels/cuda/cuda_rank.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/rank_barrier_launch.h"
+#include "kernels/device/copy.h"
+#include "kernels/device/cuda_status.h"
+#include "kernels/layout/walk.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kVectorBytes = 16;
+
+// The parts of a rank's private memory, by one walk.
+struct RankMemory {
+  size_t shards = 0;
+  size_t state = 0;
+  size_t slot_is_good = 0;
+  size_t scratch = 0;
+  size_t size_bytes = 0;
+
+  static RankMemory Of(const Geometry& geometry) {
+    size_t scratch_bytes = 0;
+    PlacePlanningScratch(geometry, nullptr, &scratch_bytes);
+    LayoutWalk walk;
+    RankMemory memory;
+    memory.shards = walk.Place<ShardView>(geometry.ranks);
+    memory.state = walk.Place<PathState>(1);
+    memory.slot_is_good = walk.Place<uint32_t>(geometry.slots);
+    memory.scratch = walk.Place<std::byte>(static_cast<int64_t>(scratch_bytes), 256);
+    memory.size_bytes = walk.size_bytes(256);
+    return memory;
+  }
+};
+
+absl::Status CopyObjects(int device, std::byte* to, const void* from, size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(from);
+  return CopyToDevice(device, to, absl::MakeConstSpan(first, bytes));
+}
+
+absl::Status CheckFresh(const CudaRank& rank) {
+  uint64_t arrival = 0;
+  const auto* word = &rank.own().control->peers[rank.rank.value].arrival;
+  const absl::Status status = CopyFromDevice(
+      rank.device, absl::MakeSpan(reinterpret_cast<std::byte*>(&arrival), sizeof(arrival)),
+      reinterpret_cast<const std::byte*>(word));
+  return status.ok() ? CheckFreshShard(rank, arrival) : status;
+}
+
+absl::Status AllocateRank(CudaRank& rank) {
+  const RankMemory parts = RankMemory::Of(rank.geometry);
+  auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
+  if (!memory.ok()) return memory.status();
+  auto page = PinnedObject<HostPage>::Create(rank.device);
+  if (!page.ok()) return page.status();
+  auto stream = PooledStream::Take(rank.device);
+  if (!stream.ok()) return stream.status();
+  rank.memory = *std::move(memory);
+  rank.page = std::make_unique<PinnedObject<HostPage>>(*std::move(page));
+  rank.stream = *std::move(stream);
+
+  std::byte* base = rank.memory->data();
+  size_t scratch_bytes = 0;
+  rank.scratch = PlacePlanningScratch(rank.geometry, base + parts.scratch, &scratch_bytes);
+  rank.slot_is_good = reinterpret_cast<uint32_t*>(base + parts.slot_is_good);
+  rank.view.geometry = rank.geometry;
+  rank.view.hidden = rank.hidden;
+  rank.view.rank = rank.rank.value;
+  rank.view.logical_rows = rank.logical_rows();
+  rank.view.shards = reinterpret_cast<const ShardView*>(base + parts.shards);
+  rank.view.state = reinterpret_cast<PathState*>(base + parts.state);
+  rank.view.page = rank.page->device_address();
+  const PathState state;
+  absl::Status status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
+  if (!status.ok()) return status;
+  return CopyObjects(rank.device, base + parts.shards, rank.shards.data(),
+                     rank.shards.size() * sizeof(ShardView));
+}
+
+EntryArguments EntryOf(const CudaRank& rank, const OperationDescriptor& descriptor,
+                       uint32_t flags) {
+  EntryArguments entry;
+  entry.statement.tag = rank.TagOf(rank.progress->sequence());
+  entry.statement.descriptor = descriptor;
+  entry.statement_hash = HashStatement(entry.statement);
+  entry.timeout_ns =
+      static_cast<uint64_t>(absl::ToInt64Nanoseconds(rank.progress->options().operation_timeout));
+  entry.flags = flags;
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& options,
+                                        std::unique_ptr<SmBudget::Share> sms) {
+  CudaRank rank;
+  static_cast<RankShape&>(rank) = MakeRankShape(options);
+  rank.device = device;
+  rank.sms = std::move(sms);
+  if (absl::Status status = CheckFresh(rank); !status.ok()) return status;
+  if (absl::Status status = AllocateRank(rank); !status.ok()) return status;
+  rank.plans = std::make_shared<PlanPool>(device, rank.geometry);
+  // Ahead: an allocation may have to wait for the device, which may wait for this rank.
+  auto first = rank.plans->Take();
+  if (!first.ok()) return first.status();
+  rank.plans->GiveBack(*std::move(first));
+  rank.progress = std::make_unique<Progress>(
+      ProgressOptions{options.rank, options.generation, options.operation_timeout});
+  return rank;
+}
+
+OperationMark MarkOf(const CudaRank& rank, Operation operation) {
+  return {rank.progress->sequence().value, static_cast<uint32_t>(operation), 0};
+}
+
+absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operation) {
+  absl::Status status = rank.progress->Begin(sequence, operation);
+  if (!status.ok() || !rank.progress->skips()) return status;
+  OperationDescriptor descriptor;
+  descriptor.operation = static_cast<uint32_t>(operation);
+  const int error = LaunchArrival(rank.target(), rank.view, MarkOf(rank, operation),
+                                  EntryOf(rank, descriptor, 0));
+  if (status = LaunchStatus(rank, error, "arrival"); !status.ok()) return status;
+  return rank.progress->Skipped();
+}
+
+absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
+                        QueuedOperation queued) {
+  const EntryArguments entry = EntryOf(rank, descriptor, flags);
+  rank.progress->ReachEntry();
+  queued.live_before = rank.live;
+  rank.queued.push_back(std::move(queued));
+  const OperationMark& mark = rank.queued.back().mark;
+  return LaunchStatus(rank, LaunchEntryBarrier(rank.target(), rank.view, mark, entry),
+                      "entry barrier");
+}
+
+absl::Status QueueExit(CudaRank& rank) {
+  rank.progress->ReachExit();
+  const OperationMark& mark = rank.queued.back().mark;
+  return LaunchStatus(rank, LaunchExitBarrier(rank.target(), rank.view, mark), "exit barrier");
+}
+
+absl::Status LaunchStatus(CudaRank& rank, int error, const char* what) {
+  if (error == 0) return absl::OkStatus();
+  const absl::Status status = CudaStatus(error, absl::StrCat("launching ", what));
+  rank.progress->Abort(-1, std::string(status.message()));
+  return status;
+}
+
+absl::Status CheckAligned(const char* what, const void* address) {
+  if (reinterpret_cast<uintptr_t>(address) % kVectorBytes == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " does not begin at a multiple of ",
+                                                 kVectorBytes, " bytes, as backend cuda needs it"));
+}
+
+}  // namespace perigee

@@ -1,0 +1,79 @@
+// What the operations of the CUDA backend share: one rank's shape, its device memory and stream,
+// and the operations that it has queued. Operations queue kernels and return; what became of them
+// is told by Settle (settle.h).
+#ifndef PERIGEE_KERNELS_CUDA_CUDA_RANK_H_
+#define PERIGEE_KERNELS_CUDA_CUDA_RANK_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/path_view.h"
+#include "kernels/cuda/planning_scratch.h"
+#include "kernels/cuda/sm_budget.h"
+#include "kernels/device/pinned.h"
+#include "kernels/device/private_device_memory.h"
+#include "kernels/device/stream_pool.h"
+#include "kernels/rank/progress.h"
+#include "kernels/rank/rank_shape.h"
+#include "kernels/rank/weights_errors.h"
+
+namespace perigee {
+
+// What is needed to tell what became of a queued operation.
+struct QueuedOperation {
+  OperationMark mark = {};
+  bool declined = false;       // Decline(): that all were told is all it wants
+  bool consumes_rows = false;  // changes the caller's rows in the shard
+  bool spoils_shard = false;   // changes the shard before all have agreed on the operation
+  LiveRows live_before = {};   // what the shard held when it was queued
+  WantedWeights weights = {};  // of prefetch and run_experts
+  std::shared_ptr<CudaPlan> plan = nullptr;  // that a dispatch makes
+};
+
+// Freed in reverse order: kernels are at an end by then (the data path's destructor waits).
+struct CudaRank : RankShape {
+  int device = 0;
+  std::unique_ptr<SmBudget::Share> sms;
+  std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
+  std::unique_ptr<PinnedObject<HostPage>> page;
+  std::unique_ptr<PooledStream> stream;
+  std::unique_ptr<PrivateDeviceMemory> expert_scratch;  // grows with the largest H' seen
+  std::shared_ptr<PlanPool> plans;
+  std::unique_ptr<Progress> progress;
+  PathView view;
+  PlanningScratch scratch;
+  uint32_t* slot_is_good = nullptr;  // [B] in `memory`
+  std::vector<QueuedOperation> queued;
+
+  LaunchTarget target() const { return {(*stream)->get(), sms->sms()}; }
+};
+
+// Fills in everything. INVALID_ARGUMENT where this rank's shard has been used before.
+absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& options,
+                                        std::unique_ptr<SmBudget::Share> sms);
+
+// Whether a collective operation may be queued at `sequence`. As Progress::Begin; where it skips a
+// sequence, the others are told where this rank is.
+absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operation);
+// Queues the entry barrier of the operation begun, and notes the operation.
+absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
+                        QueuedOperation queued);
+absl::Status QueueExit(CudaRank& rank);
+// The mark of the operation begun.
+OperationMark MarkOf(const CudaRank& rank, Operation operation);
+
+// Of a launch: INTERNAL, or DATA_LOSS where the context is lost; the path can do nothing after it.
+absl::Status LaunchStatus(CudaRank& rank, int error, const char* what);
+
+// INVALID_ARGUMENT, naming `what`, unless the address is a multiple of 16 bytes: rows are moved in
+// vectors.
+absl::Status CheckAligned(const char* what, const void* address);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_CUDA_RANK_H_

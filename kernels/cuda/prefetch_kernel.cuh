@@ -1,0 +1,100 @@
+// Kernels of prefetch_launch.h.
+#ifndef PERIGEE_KERNELS_CUDA_PREFETCH_KERNEL_CUH_
+#define PERIGEE_KERNELS_CUDA_PREFETCH_KERNEL_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/prefetch_launch.h"
+#include "kernels/cuda/row_vectors.cuh"
+#include "kernels/cuda/weights_words.cuh"
+
+namespace perigee {
+
+inline constexpr int kSlotThreads = 256;
+
+__device__ inline int32_t ExpertInSlot(const PathView& path, const PlanView& plan, int32_t slot) {
+  return plan.experts_to_copy[int64_t{path.rank} * path.geometry.slots + slot];
+}
+
+// The least stale slot, with what its home held, by one block of threads that each know of one at
+// most: an earlier kernel's finding is kept where it is of a lower slot.
+__device__ inline void NoteStaleSlot(const PathView& path, int32_t slot, const HomeHeader& home) {
+  __shared__ int32_t least;
+  if (threadIdx.x == 0) least = INT32_MAX;
+  __syncthreads();
+  atomicMin(&least, slot);
+  __syncthreads();
+  if (slot != INT32_MAX && slot == least && slot < path.state->stale_slot) {
+    path.state->stale_slot = slot;
+    path.state->stale_home = home;
+  }
+  __syncthreads();
+}
+
+// One block. Before the copy: every used slot loses its tag; those whose home holds the weights are
+// good. After it: those that still are get their new tags.
+__global__ void __launch_bounds__(kSlotThreads)
+    CheckSlotsKernel(PathView path, PlanView plan, WeightsView weights, uint32_t* slot_is_good,
+                     bool after_copy) {
+  if (Stopped(path)) return;
+  if (threadIdx.x == 0 && !after_copy) path.state->stale_slot = INT32_MAX;
+  __syncthreads();
+  for (int32_t first = 0; first < path.geometry.slots; first += kSlotThreads) {
+    const int32_t slot = first + static_cast<int32_t>(threadIdx.x);
+    const int32_t expert = slot < path.geometry.slots ? ExpertInSlot(path, plan, slot) : -1;
+    int32_t stale = INT32_MAX;
+    HomeHeader held;
+    if (expert >= 0 && (!after_copy || slot_is_good[slot] != 0)) {
+      held = ReadHome(weights, path.geometry.home_rank(expert));
+      const bool good = HomeHolds(weights, held);
+      if (!good) stale = slot;
+      if (!after_copy) {
+        *SlotTagAt(weights, slot) = SlotTag();
+        slot_is_good[slot] = good ? 1 : 0;
+      } else if (good) {
+        *SlotTagAt(weights, slot) = WantedTag(weights, expert);
+      }
+    }
+    NoteStaleSlot(path, stale, held);
+  }
+}
+
+// Matrices are multiples of 64 elements, so of whole vectors. blockIdx.y is the slot.
+__global__ void __launch_bounds__(kRowThreads)
+    CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
+                    const uint32_t* slot_is_good) {
+  if (Stopped(path)) return;
+  const int64_t vectors = weights.shape.matrix_elements() / kVectorElements;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int32_t slot = blockIdx.y; slot < path.geometry.slots; slot += gridDim.y) {
+    const int32_t expert = ExpertInSlot(path, plan, slot);
+    if (expert < 0 || slot_is_good[slot] == 0) continue;
+    const DeviceMatrices home = HomeMatrices(weights, path.geometry, expert);
+    const DeviceMatrices own = SlotMatrices(weights, slot);
+    const BFloat16* const from[] = {home.gate, home.up, home.down};
+    const BFloat16* const to[] = {own.gate, own.up, own.down};
+    for (int matrix = 0; matrix < 3; ++matrix) {
+      const uint4* source = reinterpret_cast<const uint4*>(from[matrix]);
+      uint4* target = reinterpret_cast<uint4*>(const_cast<BFloat16*>(to[matrix]));
+      for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
+        target[i] = source[i];
+      }
+    }
+  }
+}
+
+__global__ void ReportStaleSlotKernel(PathView path, OperationMark mark, PlanView plan) {
+  if (Stopped(path) || path.state->stale_slot == INT32_MAX) return;
+  if (!ClaimReport(path, PathStop::kDecline)) return;
+  Report& report = path.page->report;
+  report.phase = static_cast<uint32_t>(Phase::kExit);
+  report.slot = path.state->stale_slot;
+  report.rank = path.geometry.home_rank(ExpertInSlot(path, plan, report.slot));
+  report.home = path.state->stale_home;
+  Publish(report, mark, ReportKind::kStaleHome);
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_PREFETCH_KERNEL_CUH_

@@ -1,0 +1,34 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/load_kernels.cuh"
+#include "kernels/cuda/prefetch_kernel.cuh"
+#include "kernels/cuda/prefetch_launch.h"
+
+namespace perigee {
+
+int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,
+                    const WeightsView& weights, uint32_t* slot_is_good) {
+  cudaStream_t stream = target.stream;
+  CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, false);
+  if (path.geometry.slots > 0) {
+    // At most E/R experts are remote, but more slots than that are legal.
+    const dim3 grid(target.sms, std::clamp(path.geometry.slots, 1, 64));
+    CopySlotsKernel<<<grid, kRowThreads, 0, stream>>>(path, plan, weights, slot_is_good);
+  }
+  CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, true);
+  return cudaGetLastError();
+}
+
+int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,
+                          const OperationMark& mark, const PlanView& plan) {
+  ReportStaleSlotKernel<<<1, 1, 0, target.stream>>>(path, mark, plan);
+  return cudaGetLastError();
+}
+
+int LoadPrefetchKernels() {
+  return LoadKernels(CheckSlotsKernel, CopySlotsKernel, ReportStaleSlotKernel);
+}
+
+}  // namespace perigee

@@ -1,0 +1,29 @@
+// Copies of remote experts' weights into this rank's slots.
+#ifndef PERIGEE_KERNELS_CUDA_PREFETCH_LAUNCH_H_
+#define PERIGEE_KERNELS_CUDA_PREFETCH_LAUNCH_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/path_view.h"
+#include "kernels/cuda/plan_view.h"
+#include "kernels/cuda/weights_view.h"
+
+namespace perigee {
+
+// Between the barriers: fills and tags the slots that the plan uses. A slot whose home held other
+// weights, before or after the copy, is left empty and noted in PathState. slot_is_good [B] is
+// scratch.
+int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,
+                    const WeightsView& weights, uint32_t* slot_is_good);
+
+// After the exit barrier, which all ranks pass whatever one has found: raises the report.
+int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,
+                          const OperationMark& mark, const PlanView& plan);
+
+// Loads the kernels, which their first launch would do at a worse time.
+int LoadPrefetchKernels();
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_PREFETCH_LAUNCH_H_

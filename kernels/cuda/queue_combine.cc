@@ -1,0 +1,64 @@
+#include <utility>
+
+#include "kernels/cuda/combine_launch.h"
+#include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/operations.h"
+
+namespace perigee {
+namespace {
+
+absl::Status CheckAlignment(const CombineInput& input, const CombineOutput& output) {
+  absl::Status status = CheckAligned("rows", input.rows);
+  return status.ok() ? CheckAligned("output hidden", output.hidden) : status;
+}
+
+// Brings rows and weights into the shard unless they are there, and sums duplicates.
+absl::Status QueueLocalSum(CudaRank& rank, const PlanView& plan, const CombineInput& input) {
+  const ShardView& own = rank.own();
+  CopyArguments copy;
+  if (input.rows != own.rows) {
+    copy.rows_to = own.rows;
+    copy.rows_from = input.rows;
+  }
+  if (input.row_weights != nullptr && input.row_weights != own.row_weights) {
+    copy.weights_to = own.row_weights;
+    copy.weights_from = input.row_weights;
+  }
+  int error = LaunchCopyUsedRows(rank.target(), rank.view, plan, copy);
+  if (error == 0) error = LaunchSumDuplicates(rank.target(), rank.view, plan);
+  return LaunchStatus(rank, error, "local sum");
+}
+
+}  // namespace
+
+absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
+                          const CombineInput& input, const CombineOutput& output) {
+  absl::Status status = BeginCollective(rank, sequence, Operation::kCombine);
+  if (!status.ok()) return status;
+  const auto plan = CudaPlanOf(rank, handle);
+  if (!plan.ok()) return plan.status();
+  status = CheckCombine(rank, (*plan)->facts(), input, output);
+  if (!status.ok()) return status;
+  if (status = CheckAlignment(input, output); !status.ok()) return status;
+
+  rank.live = LiveRows();
+  const PlanView& view = (*plan)->view();
+  if (status = QueueLocalSum(rank, view, input); !status.ok()) return status;
+  OperationDescriptor descriptor = rank.Descriptor(Operation::kCombine);
+  descriptor.plan_sequence = (*plan)->tag().sequence.value;
+  QueuedOperation queued{.mark = MarkOf(rank, Operation::kCombine),
+                         .consumes_rows = input.rows == rank.own().rows,
+                         .spoils_shard = true};
+  // Orders: every rank's staging and local sums in its shard before the reads of it below.
+  status = QueueEntry(rank, descriptor, input.row_weights != nullptr ? kEntryGathersWeights : 0,
+                      std::move(queued));
+  if (!status.ok()) return status;
+  const GatherArguments gather{view, output.hidden,
+                               input.row_weights != nullptr ? output.route_weights : nullptr};
+  const int error = LaunchSumTokens(rank.target(), rank.view, gather);
+  if (status = LaunchStatus(rank, error, "combine"); !status.ok()) return status;
+  // Orders: the reads above before whatever any rank writes to its shard next.
+  return QueueExit(rank);
+}
+
+}  // namespace perigee

@@ -1,0 +1,169 @@
+// Kernels of rank_barrier_launch.h: one block, thread t speaks to and waits for rank t.
+#ifndef PERIGEE_KERNELS_CUDA_RANK_BARRIER_KERNEL_CUH_
+#define PERIGEE_KERNELS_CUDA_RANK_BARRIER_KERNEL_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/path_view.h"
+#include "kernels/cuda/rank_barrier_launch.h"
+
+namespace perigee {
+
+inline constexpr int kBarrierThreads = kControlPeers;
+// Between looks at the abort word, which lies in host memory: each costs a trip over PCIe.
+inline constexpr uint64_t kAbortPollNs = 2000;
+
+struct WaitVerdict {
+  ReportKind kind = ReportKind::kNone;
+  uint64_t seen = 0;
+};
+
+// The farthest that a rank can be while another waits for `position`: at the entry of the next
+// operation, which nobody passes without the waiter.
+__device__ inline uint64_t FarthestPosition(uint64_t position) {
+  return BarrierPosition(PositionSequence(position) + 1, Phase::kEntry);
+}
+
+// Bounded by the deadline. `leave` is shared by the block: one thread that has seen why nobody
+// needs to wait any more releases the others.
+__device__ inline WaitVerdict WaitFor(const PathView& path, int32_t peer, uint64_t position,
+                                      uint64_t deadline_ns, volatile uint32_t* leave) {
+  const uint64_t* word = &path.shards[path.rank].control->peers[peer].arrival;
+  uint64_t next_poll = 0;
+  while (true) {
+    const uint64_t seen = LoadAcquire(word);
+    if (seen > FarthestPosition(position)) return {ReportKind::kOutOfStep, seen};
+    if (seen >= position) return {ReportKind::kNone, seen};
+    if (*leave != 0) return {ReportKind::kNone, seen};
+    const uint64_t now = DeviceTime();
+    if (now < next_poll) continue;
+    next_poll = now + kAbortPollNs;
+    if (LoadRelaxed(&path.page->abort) != 0) return {ReportKind::kAborted, seen};
+    if (now >= deadline_ns) return {ReportKind::kDeadline, seen};
+  }
+}
+
+// All threads call it. Waits until every rank is at `position`; true where all are, else the path
+// has been stopped and the report raised.
+__device__ inline bool WaitForAll(const PathView& path, const OperationMark& mark, Phase phase,
+                                  uint64_t deadline_ns) {
+  __shared__ uint32_t leave;
+  __shared__ uint32_t worst;  // ReportKind << 16 | 0xffff - rank: the gravest of the lowest rank
+  if (threadIdx.x == 0) leave = worst = 0;
+  __syncthreads();
+  const auto peer = static_cast<int32_t>(threadIdx.x);
+  const uint64_t position = BarrierPosition(mark.sequence, phase);
+  WaitVerdict verdict;
+  if (peer < path.geometry.ranks) verdict = WaitFor(path, peer, position, deadline_ns, &leave);
+  if (verdict.kind != ReportKind::kNone) {
+    // A missing rank does not end the wait for the others: at the deadline the lowest is named.
+    if (verdict.kind != ReportKind::kDeadline) *static_cast<volatile uint32_t*>(&leave) = 1;
+    atomicMax(&worst, static_cast<uint32_t>(verdict.kind) << 16 | (0xffffu - peer));
+  }
+  __syncthreads();
+  if (worst == 0) return true;
+  const bool speaker = static_cast<int32_t>(0xffffu - (worst & 0xffffu)) == peer;
+  if (speaker && BreakPath(path)) {
+    Report& report = path.page->report;
+    report.phase = static_cast<uint32_t>(phase);
+    report.rank = peer;
+    report.seen = verdict.seen;
+    Publish(report, mark, verdict.kind);
+  }
+  return false;
+}
+
+// Says what this rank has to say in every rank's page, then arrives there.
+__device__ inline void Announce(const PathView& path, const OperationMark& mark,
+                                const EntryArguments& entry, uint32_t flags) {
+  const int parity = static_cast<int>(mark.sequence & 1);
+  const auto peer = static_cast<int32_t>(threadIdx.x);
+  if (peer == 0) StoreWords(&path.shards[path.rank].control->statement[parity], entry.statement);
+  __syncthreads();  // the statement before the arrival of every thread
+  if (peer >= path.geometry.ranks) return;
+  PeerWords& words = path.shards[peer].control->peers[path.rank];
+  EntryRecord record;
+  record.sequence = mark.sequence;
+  record.statement_hash = entry.statement_hash;
+  record.flags = flags;
+  StoreWords(&words.entry[parity], record);
+  StoreRelease(&words.arrival, BarrierPosition(mark.sequence, Phase::kEntry));
+}
+
+// After all have arrived: false where they do not all say what this rank says and nothing else. The
+// words are the same for every rank, so every rank leaves; the host works out why.
+__device__ inline bool AllSayTheSame(const PathView& path, const OperationMark& mark,
+                                     const EntryArguments& entry) {
+  const int parity = static_cast<int>(mark.sequence & 1);
+  const auto peer = static_cast<int32_t>(threadIdx.x);
+  const bool is_rank = peer < path.geometry.ranks;
+  EntryRecord record;
+  if (is_rank) record = LoadWords(&path.shards[path.rank].control->peers[peer].entry[parity]);
+  const bool differs =
+      is_rank && (record.sequence != mark.sequence ||
+                  record.statement_hash != entry.statement_hash || record.flags != entry.flags);
+  if (__syncthreads_or(differs ? 1 : 0) == 0) return true;
+  __shared__ uint32_t claimed;
+  if (peer == 0) claimed = ClaimReport(path, PathStop::kDecline) ? 1 : 0;
+  __syncthreads();
+  if (claimed == 0) return false;
+  Report& report = path.page->report;
+  if (is_rank) {
+    ReportedEntry& told = report.entries[peer];
+    told.record = record;
+    told.statement = LoadWords(&path.shards[peer].control->statement[parity]);
+    // Its place depends on no geometry, so it can be read even where geometries differ.
+    told.planning = LoadWords(&path.shards[peer].planning[parity]);
+  }
+  __syncthreads();
+  if (peer == 0) {
+    report.phase = static_cast<uint32_t>(Phase::kEntry);
+    Publish(report, mark, ReportKind::kEntries);
+  }
+  return false;
+}
+
+// What this rank adds to its flags on the device.
+__device__ inline uint32_t EntryFlags(const PathView& path, const EntryArguments& entry) {
+  uint32_t flags = entry.flags;
+  if (LoadRelaxed(&path.page->cancel_wanted) != 0) flags |= kEntryCancelWanted;
+  if (path.state->stop == static_cast<uint32_t>(PathStop::kDecline)) return flags | kEntryDeclined;
+  const bool has_routes =
+      entry.statement.descriptor.operation == static_cast<uint32_t>(Operation::kDispatch);
+  if (has_routes && path.state->bad_route != UINT32_MAX) flags |= kEntryBadRoute;
+  return flags;
+}
+
+__global__ void __launch_bounds__(kBarrierThreads)
+    EntryBarrierKernel(PathView path, OperationMark mark, EntryArguments entry, bool wait) {
+  if (path.state->stop == static_cast<uint32_t>(PathStop::kBroken)) return;
+  __shared__ uint32_t flags;
+  __shared__ uint64_t deadline_ns;
+  if (threadIdx.x == 0) {
+    flags = EntryFlags(path, entry);
+    deadline_ns = DeviceTime() + entry.timeout_ns;
+    path.state->deadline_ns = deadline_ns;
+  }
+  __syncthreads();
+  Announce(path, mark, entry, flags);
+  if (!wait) return;
+  // A rank that declines has told the others; what they make of it is not its business.
+  if (!WaitForAll(path, mark, Phase::kEntry, deadline_ns)) return;
+  if (path.state->stop == 0) AllSayTheSame(path, mark, entry);
+}
+
+__global__ void __launch_bounds__(kBarrierThreads)
+    ExitBarrierKernel(PathView path, OperationMark mark) {
+  if (Stopped(path)) return;
+  // An aborted rank may have stopped in the middle of its part: it must not say that it is done.
+  if (LoadRelaxed(&path.page->abort) == 0 && threadIdx.x < path.geometry.ranks) {
+    StoreRelease(&path.shards[threadIdx.x].control->peers[path.rank].arrival,
+                 BarrierPosition(mark.sequence, Phase::kExit));
+  }
+  WaitForAll(path, mark, Phase::kExit, path.state->deadline_ns);
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_RANK_BARRIER_KERNEL_CUH_

@@ -1,0 +1,175 @@
+#include "kernels/cuda/settle.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/device/copy.h"
+#include "kernels/rank/agreement.h"
+
+namespace perigee {
+namespace {
+
+// Between looks at the stream once it has not emptied at once.
+constexpr absl::Duration kPoll = absl::Microseconds(20);
+constexpr absl::Duration kEagerWait = absl::Microseconds(200);
+// For what waits for no peer: products of any size, copies, and other processes' time slices.
+constexpr absl::Duration kComputeLimit = absl::Minutes(5);
+
+std::vector<RankEntry> EntriesOf(const CudaRank& rank, const Report& report) {
+  std::vector<RankEntry> entries(rank.shards.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const ReportedEntry& told = report.entries[i];
+    entries[i] = {told.record, told.statement, told.planning};
+  }
+  return entries;
+}
+
+absl::Status Damaged(Progress& progress, const std::string& text) {
+  ErrorRecord record;
+  record.reason = static_cast<uint32_t>(AbortReason::kAborted);
+  return progress.Fail(record, text);
+}
+
+absl::Status StaleHome(Progress& progress, const Report& report, const WantedWeights& wanted,
+                       const char* note) {
+  return progress.Fail(StaleHomeRecord(report.rank, report.home, wanted),
+                       absl::StrCat(DescribeStaleHome(report.rank, report.home, wanted), note));
+}
+
+absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOperation& queued) {
+  Progress& progress = *rank.progress;
+  const WantedWeights& wanted = queued.weights;
+  switch (static_cast<ReportKind>(report.kind)) {
+    case ReportKind::kNone:
+      return absl::OkStatus();
+    case ReportKind::kEntries:
+      if (queued.declined) return absl::OkStatus();
+      return progress.Left(Decide(report.sequence, EntriesOf(rank, report)));
+    case ReportKind::kDeadline:
+      return progress.WaitFailed(AbortReason::kDeadline, report.rank, report.seen);
+    case ReportKind::kOutOfStep:
+      return progress.WaitFailed(AbortReason::kOutOfStep, report.rank, report.seen);
+    case ReportKind::kAborted:
+      return progress.Aborted();
+    case ReportKind::kHistogram:
+      return Damaged(progress,
+                     absl::StrCat("rank ", report.rank, " published a histogram that is none of ",
+                                  report.expected, " routes: its shard is damaged"));
+    case ReportKind::kLinks:
+      return Damaged(progress,
+                     absl::StrCat("duplicate map is malformed at row ", report.row, ": primary ",
+                                  report.primary, ", ordinal ", report.ordinal));
+    case ReportKind::kStaleHome:
+      return StaleHome(progress, report, wanted, "");
+    case ReportKind::kHomeChanged:
+      return StaleHome(progress, report, wanted, "; it changed while it was read");
+    case ReportKind::kSlotRefused:
+      return SlotRefused(report.slot, report.held, report.wanted);
+    case ReportKind::kHomeRefused:
+      return absl::FailedPreconditionError(DescribeStaleHome(report.rank, report.home, wanted));
+  }
+  return absl::InternalError(absl::StrCat("unknown report ", report.kind));
+}
+
+const QueuedOperation* FindQueued(const CudaRank& rank, const Report& report) {
+  const auto is_it = [&](const QueuedOperation& queued) {
+    return queued.mark.sequence == report.sequence && queued.mark.operation == report.operation;
+  };
+  const auto found = std::find_if(rank.queued.begin(), rank.queued.end(), is_it);
+  return found == rank.queued.end() ? nullptr : &*found;
+}
+
+// Neither the failed operation nor those queued behind it have made their plans.
+void VoidPlansFrom(const CudaRank& rank, const QueuedOperation* failed) {
+  const QueuedOperation* end = rank.queued.data() + rank.queued.size();
+  for (; failed != end; ++failed) {
+    if (failed->plan != nullptr) failed->plan->MakeVoid();
+  }
+}
+
+// A refused run_experts has changed nothing and records nothing.
+bool IsRefusal(ReportKind kind) {
+  return kind == ReportKind::kSlotRefused || kind == ReportKind::kHomeRefused;
+}
+
+// What the shard holds after the failure. What was queued behind it has not touched the shard.
+LiveRows LiveAfterFailure(ReportKind kind, const QueuedOperation& queued) {
+  if (IsRefusal(kind)) return queued.live_before;
+  const bool left_alone = kind == ReportKind::kEntries || kind == ReportKind::kStaleHome ||
+                          kind == ReportKind::kHomeChanged;
+  return left_alone && !queued.spoils_shard ? queued.live_before : LiveRows();
+}
+
+absl::Status Explain(CudaRank& rank, const Report& report) {
+  const QueuedOperation* queued = FindQueued(rank, report);
+  if (queued == nullptr) {
+    return Damaged(*rank.progress,
+                   absl::StrCat("report of an operation that was not queued: ", report.operation,
+                                " of sequence ", report.sequence));
+  }
+  rank.progress->Resume(Sequence(report.sequence), static_cast<Operation>(report.operation),
+                        static_cast<Phase>(report.phase));
+  const absl::Status status = StatusOf(rank, report, *queued);
+  rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), *queued);
+  VoidPlansFrom(rank, queued);
+  if (!queued->consumes_rows) return status;
+  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                  "; the rows in the shard are undefined now"));
+}
+
+// The report has been read: new operations find a clean path, unless nothing can follow.
+absl::Status ClearReport(CudaRank& rank) {
+  HostPage& page = *rank.page->host();
+  page.report.kind = static_cast<uint32_t>(ReportKind::kNone);
+  if (page.broken != 0) return absl::OkStatus();
+  return FillDevice(rank.device, reinterpret_cast<std::byte*>(&rank.view.state->stop), 0,
+                    sizeof(rank.view.state->stop));
+}
+
+}  // namespace
+
+absl::Status WaitForStream(CudaRank& rank) {
+  const absl::Duration limit =
+      rank.progress->options().operation_timeout * static_cast<int64_t>(rank.queued.size() + 1) +
+      kComputeLimit;
+  const absl::Time start = absl::Now();
+  while (true) {
+    const absl::StatusOr<bool> empty = (*rank.stream)->Query();
+    if (!empty.ok()) {
+      rank.progress->Abort(-1, std::string(empty.status().message()));
+      return empty.status();
+    }
+    if (*empty) return absl::OkStatus();
+    const absl::Duration waited = absl::Now() - start;
+    if (waited > limit) {
+      const std::string text =
+          absl::StrCat("the device has not ended its work in ", absl::FormatDuration(waited));
+      rank.progress->Abort(-1, text);
+      return absl::DeadlineExceededError(text);
+    }
+    if (waited > kEagerWait) absl::SleepFor(kPoll);
+  }
+}
+
+absl::Status Settle(CudaRank& rank) {
+  if (absl::Status status = WaitForStream(rank); !status.ok()) return status;
+  const Report& report = rank.page->host()->report;
+  absl::Status status;
+  if (report.kind != static_cast<uint32_t>(ReportKind::kNone)) {
+    status = Explain(rank, report);
+    const absl::Status cleared = ClearReport(rank);
+    if (status.ok()) status = cleared;
+  } else if (!rank.queued.empty() && rank.progress->aborted()) {
+    // Local operations do not look at the abort word themselves.
+    status = rank.progress->Aborted();
+    rank.live = LiveRows();
+    VoidPlansFrom(rank, rank.queued.data());
+  }
+  rank.queued.clear();
+  return status;
+}
+
+}  // namespace perigee

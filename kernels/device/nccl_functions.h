@@ -1,0 +1,36 @@
+// The few functions of NCCL that kernels/device calls, declared here: binaries are built on
+// machines without nccl.h and run with whatever NCCL 2 is there. Its interface promises these not
+// to change.
+#ifndef PERIGEE_KERNELS_DEVICE_NCCL_FUNCTIONS_H_
+#define PERIGEE_KERNELS_DEVICE_NCCL_FUNCTIONS_H_
+
+#include <cstddef>
+
+struct CUstream_st;
+struct ncclComm;
+
+namespace perigee {
+
+struct NcclUniqueId {
+  char internal[128];
+};
+static_assert(sizeof(NcclUniqueId) == 128, "NCCL takes it by value");
+
+// ncclResult_t, ncclDataType_t and ncclRedOp_t are C enums: ints.
+constexpr int kNcclSuccess = 0;
+constexpr int kNcclFloat32 = 7;
+constexpr int kNcclSum = 0;
+
+struct NcclFunctions {
+  int (*get_version)(int* version) = nullptr;
+  const char* (*get_error_string)(int result) = nullptr;
+  int (*get_unique_id)(NcclUniqueId* id) = nullptr;
+  int (*comm_init_rank)(ncclComm** comm, int rank_count, NcclUniqueId id, int rank) = nullptr;
+  int (*comm_destroy)(ncclComm* comm) = nullptr;
+  int (*all_reduce)(const void* send, void* receive, size_t count, int type, int op, ncclComm* comm,
+                    CUstream_st* stream) = nullptr;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_DEVICE_NCCL_FUNCTIONS_H_

@@ -1,0 +1,114 @@
+#include "kernels/device/nvml_library.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/device/shared_library.h"
+
+namespace perigee {
+
+// As nvml.h declares them; there is no nvml.h where binaries are built. nvmlReturn_t is a C enum.
+struct NvmlFunctions {
+  struct Device;  // what nvmlDevice_t points to
+  struct MemoryInfo {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+  };
+
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  const char* (*error_string)(int result) = nullptr;
+  int (*driver_version)(char* text, unsigned int length) = nullptr;
+  int (*device_count)(unsigned int* count) = nullptr;
+  int (*device_by_index)(unsigned int index, Device** device) = nullptr;
+  int (*device_name)(Device* device, char* text, unsigned int length) = nullptr;
+  int (*device_uuid)(Device* device, char* text, unsigned int length) = nullptr;
+  int (*device_memory)(Device* device, MemoryInfo* info) = nullptr;
+};
+
+namespace {
+
+constexpr int kSuccess = 0;
+// No text that is asked for here is longer (nvml.h: 96 bytes for names and UUIDs).
+using Text = std::array<char, 128>;
+
+absl::Status Resolve(const SharedLibrary& library, NvmlFunctions& functions) {
+  absl::Status status = library.Find("nvmlInit_v2", &functions.init);
+  if (status.ok()) status = library.Find("nvmlShutdown", &functions.shutdown);
+  if (status.ok()) status = library.Find("nvmlErrorString", &functions.error_string);
+  if (status.ok()) status = library.Find("nvmlSystemGetDriverVersion", &functions.driver_version);
+  if (status.ok()) status = library.Find("nvmlDeviceGetCount_v2", &functions.device_count);
+  if (status.ok()) {
+    status = library.Find("nvmlDeviceGetHandleByIndex_v2", &functions.device_by_index);
+  }
+  if (status.ok()) status = library.Find("nvmlDeviceGetName", &functions.device_name);
+  if (status.ok()) status = library.Find("nvmlDeviceGetUUID", &functions.device_uuid);
+  if (status.ok()) status = library.Find("nvmlDeviceGetMemoryInfo", &functions.device_memory);
+  return status;
+}
+
+absl::Status NvmlStatus(const NvmlFunctions& functions, int result, absl::string_view doing) {
+  if (result == kSuccess) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(doing, ": ", functions.error_string(result), " (", result, ")"));
+}
+
+absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned int index) {
+  NvmlFunctions::Device* device = nullptr;
+  Text name = {};
+  Text uuid = {};
+  NvmlFunctions::MemoryInfo memory = {};
+  int result = functions.device_by_index(index, &device);
+  if (result == kSuccess) result = functions.device_name(device, name.data(), name.size());
+  if (result == kSuccess) result = functions.device_uuid(device, uuid.data(), uuid.size());
+  if (result == kSuccess) result = functions.device_memory(device, &memory);
+  absl::Status status =
+      NvmlStatus(functions, result, absl::StrCat("asking NVML for device ", index));
+  if (!status.ok()) return status;
+  return NvmlDevice{name.data(), uuid.data(), memory.total, memory.used, memory.free};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Open(const std::string& name) {
+  const absl::StatusOr<SharedLibrary> library = SharedLibrary::Open(name);
+  if (!library.ok()) return library.status();
+  auto functions = std::make_unique<NvmlFunctions>();
+  if (absl::Status status = Resolve(*library, *functions); !status.ok()) return status;
+  absl::Status status = NvmlStatus(*functions, functions->init(), "nvmlInit");
+  if (!status.ok()) return status;
+  return std::unique_ptr<NvmlLibrary>(new NvmlLibrary(std::move(functions)));
+}
+
+NvmlLibrary::NvmlLibrary(std::unique_ptr<NvmlFunctions> functions)
+    : functions_(std::move(functions)) {}
+
+// NVML counts its starts; other owners are not disturbed.
+NvmlLibrary::~NvmlLibrary() { functions_->shutdown(); }
+
+absl::StatusOr<std::string> NvmlLibrary::DriverVersion() const {
+  Text text = {};
+  absl::Status status = NvmlStatus(
+      *functions_, functions_->driver_version(text.data(), text.size()), "asking for the driver");
+  if (!status.ok()) return status;
+  return std::string(text.data());
+}
+
+absl::StatusOr<std::vector<NvmlDevice>> NvmlLibrary::Devices() const {
+  unsigned int count = 0;
+  absl::Status status =
+      NvmlStatus(*functions_, functions_->device_count(&count), "asking for the devices");
+  if (!status.ok()) return status;
+  std::vector<NvmlDevice> devices;
+  for (unsigned int index = 0; index < count; ++index) {
+    absl::StatusOr<NvmlDevice> device = ReadDevice(*functions_, index);
+    if (!device.ok()) return device.status();
+    devices.push_back(*std::move(device));
+  }
+  return devices;
+}
+
+}  // namespace perigee

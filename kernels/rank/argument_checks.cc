@@ -1,0 +1,255 @@
+#include "kernels/rank/argument_checks.h"
+
+#include <initializer_list>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/plan/validate.h"
+
+namespace perigee {
+namespace {
+
+static_assert(kControlPeers == kMaxRanks);
+
+constexpr int kMaxThreads = 1024;
+
+absl::Status CheckIdentity(const DataPathOptions& options) {
+  const int32_t ranks = options.geometry.ranks;
+  if (options.rank.value < 0 || options.rank.value >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", options.rank.value, ", expected 0 to ", ranks - 1));
+  }
+  if (options.buffer.value == 0 || options.generation.value == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer is ", options.buffer.value,
+                                                   ", generation ", options.generation.value,
+                                                   ", expected neither to be 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShards(const DataPathOptions& options, size_t granularity_bytes) {
+  if (options.shards.size() != static_cast<size_t>(options.geometry.ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", options.shards.size(),
+                                                   " shards, expected ", options.geometry.ranks));
+  }
+  for (size_t rank = 0; rank < options.shards.size(); ++rank) {
+    const auto address = reinterpret_cast<uintptr_t>(options.shards[rank]);
+    if (address != 0 && address % granularity_bytes == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard of rank ", rank, " is null or not page aligned"));
+  }
+  return absl::OkStatus();
+}
+
+// Where [data, data + bytes) meets this rank's shard an operation would overwrite it while it reads
+// it.
+absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
+                               size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const auto shard = reinterpret_cast<uintptr_t>(shape.own().control);
+  if (bytes == 0 || begin + bytes <= shard || begin >= shard + shape.layout.size_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " lies in the shard that the operation uses; expected other memory"));
+}
+
+absl::Status CheckLive(const char* what, Sequence held, Sequence wanted) {
+  if (held == wanted) return absl::OkStatus();
+  const std::string holder =
+      held.value == 0 ? std::string("no plan") : absl::StrCat("the plan of sequence ", held.value);
+  return absl::InvalidArgumentError(
+      absl::StrCat("the shard holds ", what, " of ", holder, ", expected the plan of sequence ",
+                   wanted.value, ": a later operation has overwritten or consumed them"));
+}
+
+// A source is either the shard's own rows (or row weights), holding those of the plan, or memory
+// outside the shard.
+absl::Status CheckRowsSource(const RankShape& shape, const PlanFacts& plan, const BFloat16* rows) {
+  if (rows == shape.own().rows) return CheckLive("rows", shape.live.rows, plan.tag.sequence);
+  return CheckOutsideShard(shape, "rows", rows, shape.row_bytes(plan.used_rows));
+}
+
+absl::Status CheckWeightsSource(const RankShape& shape, const PlanFacts& plan,
+                                const float* row_weights) {
+  if (row_weights == nullptr) return absl::OkStatus();
+  if (row_weights == shape.own().row_weights) {
+    return CheckLive("row weights", shape.live.weights, plan.tag.sequence);
+  }
+  return CheckOutsideShard(shape, "row weights", row_weights, plan.used_rows * sizeof(float));
+}
+
+absl::Status FirstError(std::initializer_list<absl::Status> checks) {
+  for (const absl::Status& check : checks) {
+    if (!check.ok()) return check;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDispatchMemory(const RankShape& shape, const DispatchInput& input,
+                                 const DispatchOutput& output) {
+  if (input.token_count > 0 && input.hidden == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hidden is null, expected ", input.token_count, " tokens"));
+  }
+  return FirstError({
+      CheckOutsideShard(shape, "hidden", input.hidden, shape.row_bytes(input.token_count)),
+      CheckOutsideShard(shape, "output rows", output.rows,
+                        output.rows ? shape.row_bytes(shape.logical_rows()) : 0),
+      CheckOutsideShard(shape, "output row weights", output.row_weights,
+                        output.row_weights ? shape.logical_rows() * sizeof(float) : 0),
+  });
+}
+
+std::string DescribeOwner(RankId rank, BufferId buffer, Generation generation) {
+  return absl::StrCat("rank ", rank.value, ", buffer ", buffer.value, ", generation ",
+                      generation.value);
+}
+
+}  // namespace
+
+absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granularity_bytes) {
+  if (absl::Status status = ValidateGeometry(options.geometry); !status.ok()) return status;
+  if (options.hidden <= 0 || options.hidden % 8 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hidden size is ", options.hidden, ", expected a positive multiple of 8"));
+  }
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads is ", options.threads, ", expected 1 to ", kMaxThreads));
+  }
+  if (options.operation_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("operation timeout is ",
+                                                   absl::FormatDuration(options.operation_timeout),
+                                                   ", expected more than 0"));
+  }
+  if (absl::Status status = CheckIdentity(options); !status.ok()) return status;
+  return CheckShards(options, granularity_bytes);
+}
+
+RankShape MakeRankShape(const DataPathOptions& options) {
+  RankShape shape;
+  shape.geometry = options.geometry;
+  shape.hidden = options.hidden;
+  shape.rank = options.rank;
+  shape.buffer = options.buffer;
+  shape.generation = options.generation;
+  shape.layout = ShardLayout::Create(options.geometry, options.hidden);
+  for (std::byte* shard : options.shards) shape.shards.push_back(shape.layout.View(shard));
+  return shape;
+}
+
+absl::Status CheckFreshShard(const RankShape& shape, uint64_t arrival) {
+  if (arrival == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("shard of rank ", shape.rank.value, " has been used up to sequence ",
+                   PositionSequence(arrival), ", expected zeroed memory"));
+}
+
+absl::Status CheckPlanOwner(const RankShape& shape, const ObjectTag& tag, RankId made_by) {
+  if (made_by == shape.rank && tag.buffer == shape.buffer && tag.generation == shape.generation) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "plan is of ", DescribeOwner(made_by, tag.buffer, tag.generation), ", expected one of ",
+      DescribeOwner(shape.rank, shape.buffer, shape.generation)));
+}
+
+absl::Status CheckDispatch(const RankShape& shape, const DispatchInput& input,
+                           const DispatchOutput& output) {
+  absl::Status status = ValidateTokenCount(shape.geometry, shape.rank, input.token_count);
+  if (!status.ok()) return status;
+  if (input.token_count > 0 && input.topk_experts == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("topk_experts is null, expected routes of ", input.token_count, " tokens"));
+  }
+  return CheckDispatchMemory(shape, input, output);
+}
+
+absl::Status CheckDispatchWithPlan(const RankShape& shape, const PlanFacts& plan,
+                                   const DispatchInput& input, const DispatchOutput& output) {
+  if (input.token_count != plan.token_count) {
+    return absl::InvalidArgumentError(absl::StrCat("token count of rank ", shape.rank.value, " is ",
+                                                   input.token_count, ", its plan has ",
+                                                   plan.token_count));
+  }
+  return CheckDispatchMemory(shape, input, output);
+}
+
+absl::Status CheckWeights(const RankShape& shape, const ExpertWeights& weights) {
+  if (weights.shape.hidden != shape.hidden) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights have hidden size ", weights.shape.hidden, ", the buffer has ", shape.hidden));
+  }
+  if (weights.shape.intermediate <= 0 || weights.shape.intermediate % 8 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("weights have intermediate size ",
+                                                   weights.shape.intermediate,
+                                                   ", expected a positive multiple of 8"));
+  }
+  if (weights.version == 0) {
+    return absl::InvalidArgumentError("weights version is 0, which means that none are loaded");
+  }
+  if (weights.home.size() != shape.shards.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("weights have ", weights.home.size(),
+                                                   " home blocks, expected one of each of ",
+                                                   shape.shards.size(), " ranks"));
+  }
+  for (size_t home = 0; home < weights.home.size(); ++home) {
+    if (weights.home[home] != nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("home block of rank ", home, " is null"));
+  }
+  if (shape.geometry.slots > 0 && weights.slots == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot block is null, expected ", shape.geometry.slots, " slots"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRunExperts(const RankShape& shape, const PlanFacts& plan,
+                             const ExpertWeights& weights, const RunExpertsInput& input) {
+  if (input.rows == nullptr) return absl::InvalidArgumentError("rows is null");
+  if (input.output == nullptr) return absl::InvalidArgumentError("output is null");
+  const size_t bytes = shape.row_bytes(plan.used_rows);
+  const auto rows = reinterpret_cast<uintptr_t>(input.rows);
+  const auto output = reinterpret_cast<uintptr_t>(input.output);
+  if (rows != output && rows < output + bytes && output < rows + bytes) {
+    return absl::InvalidArgumentError(
+        "output overlaps rows, expected the same address or other memory");
+  }
+  return FirstError({
+      CheckWeights(shape, weights),
+      CheckRowsSource(shape, plan, input.rows),
+      CheckWeightsSource(shape, plan, input.row_weights),
+      input.output == shape.own().rows ? absl::OkStatus()
+                                       : CheckOutsideShard(shape, "output", input.output, bytes),
+  });
+}
+
+absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const CombineInput& input,
+                          const CombineOutput& output) {
+  if (input.rows == nullptr) return absl::InvalidArgumentError("rows is null");
+  const bool has_tokens = shape.geometry.tokens > 0;
+  if (has_tokens && output.hidden == nullptr) {
+    return absl::InvalidArgumentError("output hidden is null");
+  }
+  if (has_tokens && (input.row_weights == nullptr) != (output.route_weights == nullptr)) {
+    return absl::InvalidArgumentError(
+        "row weights and output route weights: one is null, expected both or none");
+  }
+  return FirstError({
+      CheckRowsSource(shape, plan, input.rows),
+      CheckWeightsSource(shape, plan, input.row_weights),
+      CheckOutsideShard(shape, "output hidden", output.hidden,
+                        shape.row_bytes(shape.geometry.tokens)),
+      CheckOutsideShard(shape, "output route weights", output.route_weights,
+                        output.route_weights ? shape.geometry.routes() * sizeof(float) : 0),
+  });
+}
+
+LiveRows LiveAfterDispatch(Sequence plan, const DispatchInput& input, const LiveRows& before) {
+  const bool sent = input.route_weights != nullptr || input.token_count == 0;
+  const bool kept = before.weights == plan;
+  return LiveRows{plan, sent || kept ? plan : Sequence(0)};
+}
+
+}  // namespace perigee

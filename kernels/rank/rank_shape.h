@@ -1,0 +1,61 @@
+// What one rank of one buffer is: its identity, its shape and where it sees the ranks' shards.
+// Every backend's data path has one, and checks the arguments of its operations against it
+// (argument_checks.h).
+#ifndef PERIGEE_KERNELS_RANK_RANK_SHAPE_H_
+#define PERIGEE_KERNELS_RANK_RANK_SHAPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/common/ids.h"
+#include "kernels/layout/control_page.h"
+#include "kernels/layout/geometry.h"
+#include "kernels/layout/operation.h"
+#include "kernels/layout/shard_layout.h"
+
+namespace perigee {
+
+// Which plan's rows and weights this rank's shard holds, as seen by a caller that reads it in
+// place; sequence 0: none, they are undefined or have been consumed.
+struct LiveRows {
+  Sequence rows;
+  Sequence weights;
+};
+
+struct RankShape {
+  Geometry geometry;
+  int32_t hidden = 0;  // H
+  RankId rank;
+  BufferId buffer;
+  Generation generation;
+  ShardLayout layout;
+  std::vector<ShardView> shards;  // [R] as mapped here
+  LiveRows live;
+
+  const ShardView& own() const { return shards[rank.value]; }
+  int32_t logical_rows() const { return static_cast<int32_t>(layout.logical_rows); }
+  // bytes of `rows` rows of H elements.
+  size_t row_bytes(int64_t rows) const {
+    return static_cast<size_t>(rows) * hidden * sizeof(BFloat16);
+  }
+  ObjectTag TagOf(Sequence sequence) const { return {buffer, generation, sequence}; }
+
+  // With everything but what single operations add.
+  OperationDescriptor Descriptor(Operation operation) const {
+    OperationDescriptor descriptor;
+    descriptor.operation = static_cast<uint32_t>(operation);
+    descriptor.tokens = geometry.tokens;
+    descriptor.hidden = hidden;
+    descriptor.topk = geometry.topk;
+    descriptor.experts = geometry.experts;
+    descriptor.slots = geometry.slots;
+    descriptor.token_padding = geometry.token_padding;
+    descriptor.dtype = static_cast<uint32_t>(Dtype::kBFloat16);
+    return descriptor;
+  }
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_RANK_RANK_SHAPE_H_
