@@ -170,9 +170,17 @@ class DataPath {
   // deadline. OK when they have all been told.
   virtual absl::Status Decline(Sequence sequence) = 0;
 
-  // Waits, bounded by the operation timeout, until all submitted operations have ended; the first
-  // error of those that could not report it when called. The host backend has none.
+  // Whether operations may still be running when their calls return OK; Synchronize then tells what
+  // became of them. What is queued behind an operation that fails moves nothing, but takes its part
+  // in its entry barrier and declines: the ranks stay at the same sequence.
+  virtual bool queues() const { return false; }
+  // Waits, bounded by the operations' own timeouts, until all that were called have ended; the
+  // first error of those that could not report it when called. last_error() is then of that one.
   virtual absl::Status Synchronize() = 0;
+  // How long each of the operations that the last Synchronize waited for took, in the order of
+  // their calls, up to the first that failed. Empty where queues() is false: callers time their
+  // calls.
+  virtual std::vector<absl::Duration> durations() const { return {}; }
 
   // Raises the abort word: the operation under way and all later ones end with kAborted, naming
   // lost_rank (-1: no single one) and the reason in words.

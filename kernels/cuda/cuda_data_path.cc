@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/cuda_rank.h"
 #include "kernels/cuda/operations.h"
@@ -30,35 +31,41 @@ class CudaDataPath final : public DataPath {
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
-    const auto scope = DeviceScope::Enter(rank_.device);
-    if (!scope.ok()) return scope.status();
-    return QueueDispatch(rank_, sequence, input, output);
+    absl::StatusOr<PlanPtr> plan = PlanPtr();
+    absl::Status status = Timed([&] {
+      plan = QueueDispatch(rank_, sequence, input, output);
+      return plan.status();
+    });
+    if (!status.ok()) return status;
+    return plan;
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {
-    return OnDevice([&] { return QueueDispatchWithPlan(rank_, sequence, plan, input, output); });
+    return Timed([&] { return QueueDispatchWithPlan(rank_, sequence, plan, input, output); });
   }
   absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
                                const ExpertWeights& weights) override {
-    return OnDevice([&] { return QueuePrefetchWeights(rank_, sequence, plan, weights); });
+    return Timed([&] { return QueuePrefetchWeights(rank_, sequence, plan, weights); });
   }
   absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
                           const RunExpertsInput& input) override {
-    return OnDevice([&] { return QueueRunExperts(rank_, plan, weights, input); });
+    return Timed([&] { return QueueRunExperts(rank_, plan, weights, input); });
   }
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                        const CombineOutput& output) override {
-    return OnDevice([&] { return QueueCombine(rank_, sequence, plan, input, output); });
+    return Timed([&] { return QueueCombine(rank_, sequence, plan, input, output); });
   }
   absl::Status Barrier(Sequence sequence) override {
-    return OnDevice([&] { return QueueBarrier(rank_, sequence); });
+    return Timed([&] { return QueueBarrier(rank_, sequence); });
   }
   absl::Status Decline(Sequence sequence) override {
-    return OnDevice([&] { return QueueDecline(rank_, sequence); });
+    return Timed([&] { return QueueDecline(rank_, sequence); });
   }
+  bool queues() const override { return true; }
   absl::Status Synchronize() override {
     return OnDevice([&] { return Settle(rank_); });
   }
+  std::vector<absl::Duration> durations() const override { return rank_.durations; }
 
   void Abort(int32_t lost_rank, const std::string& reason) override {
     rank_.progress->Abort(lost_rank, reason);
@@ -81,6 +88,24 @@ class CudaDataPath final : public DataPath {
   absl::Status OnDevice(const Body& body) {
     const auto scope = DeviceScope::Enter(rank_.device);
     return scope.ok() ? body() : scope.status();
+  }
+
+  // An operation between two marks in the stream.
+  template <typename Queue>
+  absl::Status Timed(const Queue& queue) {
+    return OnDevice([&]() -> absl::Status {
+      auto begin = RecordEvent(rank_);
+      if (!begin.ok()) return begin.status();
+      if (absl::Status status = queue(); !status.ok()) {
+        rank_.spare_events.push_back(*std::move(begin));
+        return status;
+      }
+      auto end = RecordEvent(rank_);
+      if (!end.ok()) return end.status();
+      rank_.queued.back().begin = *std::move(begin);
+      rank_.queued.back().end = *std::move(end);
+      return absl::OkStatus();
+    });
   }
 
   mutable CudaRank rank_;

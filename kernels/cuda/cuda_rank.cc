@@ -144,6 +144,21 @@ absl::Status QueueExit(CudaRank& rank) {
   return LaunchStatus(rank, LaunchExitBarrier(rank.target(), rank.view, mark), "exit barrier");
 }
 
+absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank) {
+  std::unique_ptr<Event> event;
+  if (!rank.spare_events.empty()) {
+    event = std::move(rank.spare_events.back());
+    rank.spare_events.pop_back();
+  } else {
+    auto created = Event::Create(rank.device, EventTiming::kOn);
+    if (!created.ok()) return created.status();
+    event = *std::move(created);
+  }
+  absl::Status status = event->Record((*rank.stream)->get());
+  if (!status.ok()) return status;
+  return event;
+}
+
 absl::Status LaunchStatus(CudaRank& rank, int error, const char* what) {
   if (error == 0) return absl::OkStatus();
   const absl::Status status = CudaStatus(error, absl::StrCat("launching ", what));

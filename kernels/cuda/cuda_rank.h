@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/planning_scratch.h"
 #include "kernels/cuda/sm_budget.h"
+#include "kernels/device/event.h"
 #include "kernels/device/pinned.h"
 #include "kernels/device/private_device_memory.h"
 #include "kernels/device/stream_pool.h"
@@ -31,7 +34,9 @@ struct QueuedOperation {
   bool consumes_rows = false;  // changes the caller's rows in the shard
   bool spoils_shard = false;   // changes the shard before all have agreed on the operation
   LiveRows live_before = {};   // what the shard held when it was queued
-  WantedWeights weights = {};  // of prefetch and run_experts
+  std::unique_ptr<Event> begin = nullptr;  // on the stream, for its duration
+  std::unique_ptr<Event> end = nullptr;
+  WantedWeights weights = {};                // of prefetch and run_experts
   std::shared_ptr<CudaPlan> plan = nullptr;  // that a dispatch makes
 };
 
@@ -49,6 +54,8 @@ struct CudaRank : RankShape {
   PlanningScratch scratch;
   uint32_t* slot_is_good = nullptr;  // [B] in `memory`
   std::vector<QueuedOperation> queued;
+  std::vector<std::unique_ptr<Event>> spare_events;
+  std::vector<absl::Duration> durations;  // of the operations settled last, up to the first failure
 
   LaunchTarget target() const { return {(*stream)->get(), sms->sms()}; }
 };
@@ -66,6 +73,9 @@ absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, u
 absl::Status QueueExit(CudaRank& rank);
 // The mark of the operation begun.
 OperationMark MarkOf(const CudaRank& rank, Operation operation);
+
+// A mark in the rank's stream, with timing.
+absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank);
 
 // Of a launch: INTERNAL, or DATA_LOSS where the context is lost; the path can do nothing after it.
 absl::Status LaunchStatus(CudaRank& rank, int error, const char* what);

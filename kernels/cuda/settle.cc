@@ -74,7 +74,7 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
   return absl::InternalError(absl::StrCat("unknown report ", report.kind));
 }
 
-const QueuedOperation* FindQueued(const CudaRank& rank, const Report& report) {
+QueuedOperation* FindQueued(CudaRank& rank, const Report& report) {
   const auto is_it = [&](const QueuedOperation& queued) {
     return queued.mark.sequence == report.sequence && queued.mark.operation == report.operation;
   };
@@ -120,6 +120,24 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
                                                   "; the rows in the shard are undefined now"));
 }
 
+// Of the operations before the first that failed; `failed` is the number of these.
+absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
+  rank.durations.clear();
+  absl::Status status;
+  for (size_t i = 0; i < rank.queued.size(); ++i) {
+    QueuedOperation& queued = rank.queued[i];
+    if (queued.begin == nullptr || queued.end == nullptr) continue;
+    if (i < failed && status.ok()) {
+      const absl::StatusOr<absl::Duration> duration = Elapsed(*queued.begin, *queued.end);
+      if (duration.ok()) rank.durations.push_back(*duration);
+      status = duration.status();
+    }
+    rank.spare_events.push_back(std::move(queued.begin));
+    rank.spare_events.push_back(std::move(queued.end));
+  }
+  return status;
+}
+
 // The report has been read: new operations find a clean path, unless nothing can follow.
 absl::Status ClearReport(CudaRank& rank) {
   HostPage& page = *rank.page->host();
@@ -158,7 +176,10 @@ absl::Status Settle(CudaRank& rank) {
   if (absl::Status status = WaitForStream(rank); !status.ok()) return status;
   const Report& report = rank.page->host()->report;
   absl::Status status;
+  size_t failed = rank.queued.size();
   if (report.kind != static_cast<uint32_t>(ReportKind::kNone)) {
+    const QueuedOperation* queued = FindQueued(rank, report);
+    if (queued != nullptr) failed = queued - rank.queued.data();
     status = Explain(rank, report);
     const absl::Status cleared = ClearReport(rank);
     if (status.ok()) status = cleared;
@@ -167,9 +188,11 @@ absl::Status Settle(CudaRank& rank) {
     status = rank.progress->Aborted();
     rank.live = LiveRows();
     VoidPlansFrom(rank, rank.queued.data());
+    failed = 0;
   }
+  const absl::Status measured = MeasureDurations(rank, failed);
   rank.queued.clear();
-  return status;
+  return status.ok() ? measured : status;
 }
 
 }  // namespace perigee

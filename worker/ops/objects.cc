@@ -106,6 +106,8 @@ void BufferObjects::RowsUndefined(Sequence sequence) {
   rows_.ended = sequence;
 }
 
+void BufferObjects::ForgetPlan(const std::string& name) { plans_.erase(name); }
+
 void BufferObjects::KeepPlan(const std::string& name, PlanPtr plan) {
   plans_[name] = std::move(plan);
 }

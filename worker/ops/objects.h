@@ -59,6 +59,7 @@ class BufferObjects {
   void RowsUndefined(Sequence sequence);  // dispatch, run_experts or combine ended early
   // Replaces an older plan of that name.
   void KeepPlan(const std::string& name, PlanPtr plan);
+  void ForgetPlan(const std::string& name);  // its dispatch turned out to have failed
 
   // Last sequence that a collective operation of this buffer has used.
   Sequence last_sequence() const { return last_sequence_; }

@@ -67,6 +67,22 @@ Failure OperationLauncher::Left(const absl::Status& status) const {
   return Failure{status, record};
 }
 
+Failure OperationLauncher::Settle() {
+  if (!site_.data_path.queues()) return Failure();
+  const Unsettled launched = std::exchange(unsettled_, Unsettled());
+  Failure failure = Left(site_.data_path.Synchronize());
+  if (failure.status.ok()) return failure;
+  if (launched.rows) site_.objects.RowsUndefined(site_.objects.last_sequence());
+  for (const std::string& plan : launched.plans) site_.objects.ForgetPlan(plan);
+  const std::string why = absl::StrCat("an operation up to sequence ",
+                                       site_.objects.last_sequence().value, " ended early");
+  for (const v1::CombineOperation* combine : launched.combines) SpoilOutputs(*combine, why);
+  if (!failure.record && failure.status.code() == absl::StatusCode::kFailedPrecondition) {
+    failure.status = WithReason(failure.status, kReasonStaleWeights);
+  }
+  return failure;
+}
+
 absl::StatusOr<OperationLauncher::DispatchTensors> OperationLauncher::FindInputs(
     const v1::DispatchOperation& operation) const {
   DispatchTensors found;
@@ -128,7 +144,11 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
     return failure;
   }
   site_.objects.RowsDispatched(sequence, (*plan)->tag(), inputs->route_weights != nullptr);
-  if (plans) site_.objects.KeepPlan(operation.plan(), *plan);
+  unsettled_.rows = true;
+  if (plans) {
+    site_.objects.KeepPlan(operation.plan(), *plan);
+    unsettled_.plans.push_back(operation.plan());
+  }
   last_plan_ = *std::move(plan);
   last_token_count_ = inputs->input.token_count;
   return Failure();
@@ -160,6 +180,7 @@ Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) 
   const ExpertWeights weights = Weights(operation.layer(), operation.weights_version());
   Failure failure = Left(site_.data_path.RunExperts(*plan, weights, input));
   if (failure.status.ok()) {
+    unsettled_.rows = true;
     site_.objects.RowsComputed();
   } else if (failure.record) {
     site_.objects.RowsUndefined(site_.objects.last_sequence());
@@ -184,19 +205,21 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
   }
   const Failure failure = Left(site_.data_path.Combine(sequence, *plan, input, output));
   if (failure.status.ok()) {
+    unsettled_.rows = true;
+    unsettled_.combines.push_back(&operation);
     site_.objects.RowsConsumed(sequence);
     // There was room for the names when the outputs were taken.
     PERIGEE_CHECK(PutOutputs(operation).ok());
   } else if (failure.record) {
     site_.objects.RowsUndefined(sequence);
-    SpoilOutputs(operation, sequence);
+    SpoilOutputs(operation,
+                 absl::StrCat("the combine of sequence ", sequence.value, " ended early"));
   }
   return failure;
 }
 
-void OperationLauncher::SpoilOutputs(const v1::CombineOperation& operation, Sequence sequence) {
-  const std::string reason =
-      absl::StrCat("the combine of sequence ", sequence.value, " ended early");
+void OperationLauncher::SpoilOutputs(const v1::CombineOperation& operation,
+                                     const std::string& reason) {
   site_.tensors.MarkUndefined(operation.output(), reason);
   if (operation.route_weights_output().empty()) return;
   site_.tensors.MarkUndefined(operation.route_weights_output(), reason);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,11 +37,16 @@ class OperationLauncher {
   // Memory for every output of a checked program. Until an output is written, its name has nothing.
   absl::Status TakeOutputs(const v1::Program& program, uint64_t program_id);
 
-  // Blocks as long as the operation does. A failure without a record is a refusal: nothing was
-  // touched, and no other rank knows of it yet. `sequence` is 0 for local operations.
+  // Where the data path queues, returns before the operation has ended; else a failure without a
+  // record is a refusal: nothing was touched, and no other rank knows of it yet. `sequence` is 0
+  // for local operations.
   Failure Launch(const v1::ProgramOperation& operation, Sequence sequence);
   // Takes this rank's part in an operation that it does not launch. OK when all have been told.
   Failure Decline(const v1::ProgramOperation& operation, Sequence sequence);
+
+  // Waits for what has been launched since the last call; of a data path that queues nothing, there
+  // is nothing to wait for. After a failure nothing of it counts: plans, rows and outputs are gone.
+  Failure Settle();
 
   // What the last dispatch did; none before there is one, or where it cannot be read.
   absl::optional<v1::PlanSummary> SummariseLastPlan() const;
@@ -62,11 +68,19 @@ class OperationLauncher {
                                        const DispatchInput& input, PlanPtr saved_plan);
   ExpertWeights Weights(int32_t layer, uint64_t version) const;
   absl::Status PutOutputs(const v1::CombineOperation& operation);
-  void SpoilOutputs(const v1::CombineOperation& operation, Sequence sequence);
+  void SpoilOutputs(const v1::CombineOperation& operation, const std::string& why);
   // What the data path says about the operation that has just failed.
   Failure Left(const absl::Status& status) const;
 
+  // What has been noted as done while it may still run.
+  struct Unsettled {
+    bool rows = false;
+    std::vector<std::string> plans;
+    std::vector<const v1::CombineOperation*> combines;
+  };
+
   const ProgramSite site_;
+  Unsettled unsettled_;
   std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
   PlanPtr last_plan_;
   int32_t last_token_count_ = 0;

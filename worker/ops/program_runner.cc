@@ -30,9 +30,11 @@ ProgramOutcome ProgramRunner::Run() {
   if (!outputs.ok()) failure_ = Failure{outputs, absl::nullopt};
   const int32_t iterations = std::max(1, order_.program.iterations());
   for (int32_t iteration = 0; iteration < iterations; ++iteration) {
-    for (int index = 0; index < order_.program.operations_size(); ++index) {
-      if (!Step(index)) return Outcome();
+    bool goes_on = true;
+    for (int index = 0; goes_on && index < order_.program.operations_size(); ++index) {
+      goes_on = Step(index);
     }
+    if (!Settle() || !goes_on) return Outcome();
     if (!failure_) ++iterations_done_;
   }
   return Outcome();
@@ -66,7 +68,11 @@ bool ProgramRunner::Step(int index) {
   const absl::Duration begin = clock_.Monotonic();
   Failure failure = launcher_.Launch(operation, sequence);
   if (failure.status.ok()) {
-    Count(index, clock_.Monotonic() - begin);
+    if (site_.data_path.queues()) {
+      running_.push_back({index, collective});
+    } else {
+      Count(index, clock_.Monotonic() - begin);
+    }
     return true;
   }
   failure_ = std::move(failure);
@@ -77,6 +83,26 @@ bool ProgramRunner::Step(int index) {
   }
   // Found by this rank alone: the others have gone on to the next operation.
   return failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
+}
+
+bool ProgramRunner::Settle() {
+  if (!site_.data_path.queues()) return true;
+  const std::vector<Running> running = std::exchange(running_, {});
+  Failure failure = launcher_.Settle();
+  const std::vector<absl::Duration> durations = site_.data_path.durations();
+  const size_t ended = std::min(durations.size(), running.size());
+  for (size_t i = 0; i < ended; ++i) Count(running[i].index, durations[i]);
+  if (failure.status.ok()) return true;
+  // What failed on the device came before what this rank has refused since.
+  failure_ = std::move(failure);
+  const bool collective_behind =
+      std::any_of(running.begin() + ended, running.end(), [&](const Running& operation) {
+        return operation.collective && &operation != &running[ended];
+      });
+  // Found by this rank alone, and nothing was queued behind it that would have told the others.
+  const bool alone = !failure_->record ||
+                     failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
+  return alone && !collective_behind;
 }
 
 Sequence ProgramRunner::TakeSequence() {

@@ -55,12 +55,20 @@ class ProgramRunner {
   absl::Status Prepare();
   // False when the program ends with this operation.
   bool Step(int index);
+  // Waits for what is still running; whether the program goes on.
+  bool Settle();
   void DeclineAt(const v1::ProgramOperation& operation, Sequence sequence);
   Sequence TakeSequence();
   void Count(int index, absl::Duration duration);
   void ReportProgress();
   v1::ProgramProgress Progress() const;
   ProgramOutcome Outcome() const;
+
+  // Launched, and not yet known to have ended.
+  struct Running {
+    int index = 0;
+    bool collective = false;
+  };
 
   const GroupView& group_;
   const ProgramSite site_;
@@ -70,6 +78,7 @@ class ProgramRunner {
   OperationLauncher launcher_;
   Sequence next_sequence_;
   absl::optional<Failure> failure_;
+  std::vector<Running> running_;
   int32_t iterations_done_ = 0;
   std::vector<v1::OperationTiming> timings_;
   absl::Duration last_report_;

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Runs everything that needs a GPU, from the binaries that tests/device/pack.sh has put into .device/.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: tests/device/run.sh [--logs DIR] [SECTION]...
+
+Needs CUDA and nothing else. Sections, all of them by default:
+  device     owners of memory, streams and events; NCCL and NVML
+  contract   the contract suite on the CUDA backend, ranks as streams of one process
+  sanitizer  compute-sanitizer memcheck and racecheck on small shapes
+  layer      a coordinator and 8 worker processes that share the GPU under MPS run a trained layer
+  loss       ranks that are killed, stopped or never arrive, a process each, without MPS
+Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
+TEXT
+}
+
+logs=""
+sections=()
+while (($# > 0)); do
+  case $1 in
+    --help | -h) usage && exit 0 ;;
+    --logs)
+      logs=${2:?--logs needs a directory}
+      shift
+      ;;
+    device | contract | sanitizer | layer | loss) sections+=("$1") ;;
+    *) printf 'run.sh: unknown argument: %s\n' "$1" >&2 && usage >&2 && exit 2 ;;
+  esac
+  shift
+done
+((${#sections[@]} > 0)) || sections=(device contract sanitizer layer loss)
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [[ ! -x .device/bin/perigee ]]; then
+  printf 'run.sh: no binaries in .device/: run tests/device/pack.sh where there is Bazel\n' >&2
+  exit 2
+fi
+logs=${logs:-$(mktemp -d)}
+mkdir -p "$logs"
+# A kernel that is loaded at its first launch would wait for kernels that wait for its rank.
+export CUDA_MODULE_LOADING=EAGER
+export PERIGEE_BIN_DIR=$PWD/.device/bin
+readonly layer=tests/testdata/moe_layer_e64_k8.safetensors
+readonly cuda_only='--gtest_filter=*cuda*:*Cuda*'
+table=()
+failed=0
+
+# check NAME LIMIT COMMAND...: runs it with a time limit and notes the result.
+check() {
+  local name=$1 limit=$2
+  shift 2
+  local log="$logs/${name//[^a-zA-Z0-9]/_}.log"
+  printf '== %s\n' "$name"
+  local start=$SECONDS status=0
+  timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1 || status=$?
+  local result=pass
+  if ((status != 0)); then
+    result="FAIL ($status)"
+    failed=1
+    tail -n 30 "$log" | cut -c1-300
+  fi
+  local note
+  note=$(grep -hoE '^\[  (PASSED|SKIPPED) \] .* tests?|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*|^PASS.*|relative error.*' "$log" |
+    grep -v listed | sort -u | tail -n 3 | paste -sd ';' || true)
+  table+=("$(printf '%-34s %-10s %4ds  %s' "$name" "$result" "$((SECONDS - start))" "${note:0:110}")")
+}
+
+start_mps() {
+  export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps_log
+  mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+  nvidia-cuda-mps-control -d
+}
+stop_mps() {
+  echo quit | nvidia-cuda-mps-control
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+
+run_device() {
+  local test
+  for test in cuda_status driver_api handle_kinds stream libraries device_memory; do
+    check "$test" 60 ".device/tests/${test}_test"
+  done
+}
+
+run_contract() {
+  local test
+  for test in queued dispatch combine experts disagreement lost_rank refusals layer; do
+    check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
+  done
+}
+
+run_sanitizer() {
+  local tool test
+  export PERIGEE_RANDOM_GROUPS=4
+  for tool in memcheck racecheck; do
+    for test in queued dispatch combine experts; do
+      check "$tool $test" 240 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        ".device/tests/${test}_test" '--gtest_filter=*cuda_one_mapping*'
+    done
+  done
+  unset PERIGEE_RANDOM_GROUPS
+}
+
+run_layer() {
+  start_mps
+  check "moe-layer, 8 workers, MPS" 120 .device/bin/perigee run moe-layer --input "$layer" \
+    --backend cuda --shared-gpu --iterations 20
+  stop_mps
+  check "moe-layer, 8 workers, no MPS" 180 .device/bin/perigee run moe-layer --input "$layer" \
+    --backend cuda --shared-gpu
+}
+
+run_loss() {
+  local test
+  for test in .device/tests/*_loss_test .device/tests/cuda_run_test; do
+    if [[ -x $test ]]; then check "$(basename "$test")" 300 "$test"; fi
+  done
+}
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+for section in "${sections[@]}"; do
+  case $section in
+    device) run_device ;;
+    contract) run_contract ;;
+    sanitizer) run_sanitizer ;;
+    layer) run_layer ;;
+    loss) run_loss ;;
+  esac
+done
+printf '\n%-34s %-10s %5s  %s\n' what result time notes
+printf '%s\n' "${table[@]}"
+exit "$failed"
