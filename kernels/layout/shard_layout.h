@@ -14,10 +14,6 @@
 
 namespace perigee {
 
-// Number of the shard's layout and of the meaning of its words. Workers of one group must have the
-// same: it changes whenever one of them does.
-inline constexpr uint32_t kShardAbi = 1;
-
 // Memory granularity of the host backend, in bytes.
 inline constexpr size_t kHostGranularityBytes = 4096;
 

@@ -22,7 +22,8 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 read -ra bazel <<<"${BAZEL:-bazel}"
 flags=(--config=portable --strip=always)
-mapfile -t tests < <("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
+query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
+mapfile -t tests <<<"$query"
 binaries=(//client/cli:perigee //worker:perigee-worker //server:perigee-coordinator)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${binaries[@]}"
 

@@ -158,10 +158,11 @@ def _reach(tree, path):
     return reached
 
 
-def _check_reach(tree, folders, foreign, message):
+def _check_reach(tree, folders, foreign, message, endings=("",)):
+    """Files below `folders` that end like one of `endings`."""
     findings = []
     for path in tree.cpp_paths():
-        if not is_below(path, folders) or is_test(path):
+        if not is_below(path, folders) or is_test(path) or not path.endswith(endings):
             continue
         for included, chain in sorted(_reach(tree, path).items()):
             if foreign.search(included):
@@ -174,6 +175,8 @@ def check_purity(tree):
     """What must not be included, also not through a header of our own."""
     return (
         _check_reach(tree, NVCC_FOLDERS, _NVCC_FOREIGN, "nvcc compiles this folder; not for it") +
+        _check_reach(tree, ["kernels"], _NVCC_FOREIGN, "nvcc compiles this file; not for it",
+                     endings=(".cu", ".cuh")) +
         _check_reach(tree, NO_GRPC_FOLDERS, _GRPC, "logic has no transport") +
         _check_reach(tree, POLICY_PATHS, _POLICY_FOREIGN,
                      "a policy has no lock, clock, socket, device or transport"))
