@@ -11,28 +11,39 @@
 #include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "kernels/backend_registry.h"
+#include "kernels/device/device_info.h"
 #include "proto/local/stop_watch.h"
 #include "proto/support/command_line.h"
 #include "proto/support/event_log.h"
+#include "worker/device_list.h"
 #include "worker/worker.h"
 
 ABSL_FLAG(std::string, name, "", "name of this worker: lower-case letters, digits and dashes");
 ABSL_FLAG(std::string, coordinator, "", "HOST:PORT of the coordinator");
 ABSL_FLAG(std::string, address, "127.0.0.1:0", "HOST:PORT to serve clients at; port 0: any");
 ABSL_FLAG(std::string, socket_dir, "", "directory, private to this user, for the peers' socket");
-ABSL_FLAG(std::string, backend, "host", "what runs the data path");
+ABSL_FLAG(std::string, backend, "host", "what runs the data path: host or cuda");
+ABSL_FLAG(absl::optional<int>, device, absl::nullopt,
+          "backend cuda: index of this worker's device; empty: 0");
+ABSL_FLAG(absl::optional<int>, sms, absl::nullopt,
+          "backend cuda: SMs of the device that this worker's buffers may take, for workers that "
+          "share it; empty or 0: all");
+ABSL_FLAG(absl::optional<std::string>, memory_handle, absl::nullopt,
+          "backend cuda: how peers get at its memory, auto, fd or fabric; empty: auto");
 ABSL_FLAG(int, threads, 1, "threads that share one operation's rows");
 ABSL_FLAG(std::string, host, "", "name of this machine; empty: its host name");
+ABSL_FLAG(bool, list_devices, false, "print the CUDA devices of this machine and exit");
 ABSL_FLAG(int, ready_fd, -1, "descriptor to write this worker's address to once it is registered");
 ABSL_FLAG(int, death_fd, -1, "descriptor whose end means that the supervisor has gone");
 
 namespace perigee {
 namespace {
 
-const std::vector<std::string> kFlags = {"name",       "coordinator", "address",
-                                         "socket_dir", "backend",     "threads",
-                                         "host",       "ready_fd",    "death_fd"};
+const std::vector<std::string> kFlags = {
+    "name", "coordinator",   "address", "socket_dir",   "host",     "backend", "device",
+    "sms",  "memory_handle", "threads", "list_devices", "ready_fd", "death_fd"};
 
 // A host name in the form that resource names have.
 std::string HostId() {
@@ -68,6 +79,32 @@ int Fail(const absl::Status& status, int exit_status) {
   return exit_status;
 }
 
+// 2 where other flags or another machine are needed, 1 where the same may work later.
+int StartExitStatus(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+                 absl::IsUnimplemented(status)
+             ? 2
+             : 1;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> BackendFromFlags() {
+  const std::string name = absl::GetFlag(FLAGS_backend);
+  const absl::optional<int> device = absl::GetFlag(FLAGS_device);
+  const absl::optional<int> sms = absl::GetFlag(FLAGS_sms);
+  const absl::optional<std::string> memory_handle = absl::GetFlag(FLAGS_memory_handle);
+  // Taken in silence, they would let its user believe that a device is used.
+  if (name == "host" && (device || sms || memory_handle)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --", device ? "device" : (sms ? "sms" : "memory_handle"),
+                     " is for --backend=cuda, and the backend is host"));
+  }
+  BackendChoice choice;
+  choice.device = device.value_or(choice.device);
+  choice.sms = sms.value_or(choice.sms);
+  choice.memory_handle = memory_handle.value_or(choice.memory_handle);
+  return CreateBackend(name, choice);
+}
+
 absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   for (const char* required : {"name", "coordinator", "socket_dir"}) {
     if (absl::FindCommandLineFlag(required)->CurrentValue().empty()) {
@@ -81,7 +118,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   options.address = absl::GetFlag(FLAGS_address);
   options.socket_dir = absl::GetFlag(FLAGS_socket_dir);
   options.threads = absl::GetFlag(FLAGS_threads);
-  absl::StatusOr<std::unique_ptr<Backend>> backend = CreateBackend(absl::GetFlag(FLAGS_backend));
+  absl::StatusOr<std::unique_ptr<Backend>> backend = BackendFromFlags();
   if (!backend.ok()) return backend.status();
   options.backend = *std::move(backend);
   return options;
@@ -100,6 +137,13 @@ int Run(WorkerOptions options, StopWatch& watch) {
   return watch.exit_status();
 }
 
+int ListDevices() {
+  const absl::StatusOr<std::string> text = DeviceListText(QueryCudaDevices());
+  if (!text.ok()) return Fail(text.status(), 2);
+  std::printf("%s", text->c_str());
+  return 0;
+}
+
 int Main(const std::vector<std::string>& arguments) {
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     std::printf("perigee-worker: one worker of a Perigee cluster\n%s",
@@ -107,8 +151,9 @@ int Main(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (absl::Status status = ParseFlags(kFlags, arguments); !status.ok()) return Fail(status, 2);
+  if (absl::GetFlag(FLAGS_list_devices)) return ListDevices();
   absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
-  if (!options.ok()) return Fail(options.status(), 2);
+  if (!options.ok()) return Fail(options.status(), StartExitStatus(options.status()));
   InitLogging(absl::StrCat("worker/", options->name), LogLevel::kInfo);
   RaiseDescriptorLimit();
   StopWatch watch(absl::GetFlag(FLAGS_death_fd));

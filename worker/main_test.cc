@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/device_info.h"
 #include "proto/local/file_descriptor.h"
 #include "tests/testing/process.h"
 #include "worker/testing/fake_coordinator.h"
@@ -78,7 +79,35 @@ TEST_F(MainTest, WrongFlagsAreOneLineAndStatusTwo) {
   ExpectRefused({"--name=w0"}, 2, "--coordinator is required");
   ExpectRefused(Flags({"--name=W0"}), 2, "worker name");
   ExpectRefused(Flags({"--backend=abacus"}), 2, "abacus");
-  ExpectRefused(Flags({"--backend=cuda"}), 2, "cuda");
+}
+
+TEST_F(MainTest, WhatIsForADeviceIsRefusedByTheHostBackend) {
+  ExpectRefused(Flags({"--device=0"}), 2, "--device is for --backend=cuda");
+  ExpectRefused(Flags({"--sms=16"}), 2, "--sms is for --backend=cuda");
+  ExpectRefused(Flags({"--memory_handle=fd"}), 2, "--memory_handle is for --backend=cuda");
+}
+
+TEST_F(MainTest, WrongDeviceFlagsAreToldOnEveryMachine) {
+  ExpectRefused(Flags({"--backend=cuda", "--device=-1"}), 2, "device is -1");
+  ExpectRefused(Flags({"--backend=cuda", "--device=first"}), 2, "does not take 'first'");
+  ExpectRefused(Flags({"--backend=cuda", "--sms=-4"}), 2, "SMs of the worker is -4");
+  ExpectRefused(Flags({"--backend=cuda", "--memory_handle=ipc"}), 2, "memory handle is \"ipc\"");
+}
+
+TEST_F(MainTest, WithoutADeviceCudaSaysWhatIsThereInstead) {
+  const CudaDevices devices = QueryCudaDevices();
+  if (!devices.devices.empty()) GTEST_SKIP() << "there is a device";
+  ExpectRefused(Flags({"--backend=cuda"}), 2, "cuda: " + DescribeCudaDevices(devices));
+  ExpectRefused({"--list_devices=true"}, 2, "cuda: " + DescribeCudaDevices(devices));
+}
+
+TEST_F(MainTest, DevicesAreListed) {
+  const CudaDevices devices = QueryCudaDevices();
+  if (devices.devices.empty()) GTEST_SKIP() << DescribeCudaDevices(devices);
+  const std::unique_ptr<Process> worker = Run({"--list_devices=true"});
+  EXPECT_EQ(worker->AwaitExit(kLong), 0);
+  EXPECT_THAT(worker->out(), HasSubstr("device 0 sms "));
+  EXPECT_THAT(worker->out(), HasSubstr(devices.devices[0].name));
 }
 
 TEST_F(MainTest, HelpGoesToStdout) {

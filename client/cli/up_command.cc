@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/cluster/backend_flags.h"
 #include "client/cli/cluster/cluster_events.h"
 #include "client/cli/cluster/interrupt.h"
 #include "client/cli/cluster/local_cluster.h"
@@ -92,30 +93,34 @@ std::thread Drain(const std::string& coordinator, int interrupt_fd) {
   return drain;
 }
 
+int NotStarted(const absl::Status& status) {
+  PrintFailure("up", status);
+  return absl::IsInvalidArgument(status) ? kWrongUse : kFailed;
+}
+
 int RunUp(const std::vector<std::string>& args) {
   SupervisorOptions options;
   bool json = false;
   FlagSet flags("up", "Starts a coordinator and N workers on this machine and keeps them running.");
   flags.Required("ranks", "N", "workers to start", &options.ranks, 1, 128);
-  flags.Choice("backend", {"host", "cuda"}, "what the workers compute on", &options.backend);
+  DeclareBackendFlags(flags, options);
   flags.Optional("threads", "T", "threads of each worker", &options.threads, 1, 1024);
   flags.Optional("address", "HOST:PORT", "where the coordinator listens; port 0: any free one",
                  &options.address);
   flags.Optional("dir", "DIR", "keep the coordinator's data and all logs there", &options.dir);
   flags.Boolean("json", "print addresses as JSON", &json);
   if (const auto status = flags.ParseOrExit(args)) return *status;
+  const std::string conflict = BackendFlagsConflict(flags, options);
+  if (!conflict.empty()) return flags.WrongUse(conflict);
   if (!options.dir.empty()) options.dir = std::filesystem::absolute(options.dir).string();
 
   const auto interrupts = TakeInterrupts();
   if (!interrupts.ok()) return PrintFailure("up", interrupts.status());
   auto cluster = LocalCluster::Start(options);
-  if (!cluster.ok()) return PrintFailure("up", cluster.status());
+  if (!cluster.ok()) return NotStarted(cluster.status());
   const absl::Status ready = (*cluster)->WaitUntilReady(interrupts->get());
   if (absl::IsCancelled(ready)) return kDone;
-  if (!ready.ok()) {
-    PrintFailure("up", ready);
-    return absl::IsInvalidArgument(ready) ? kWrongUse : kFailed;
-  }
+  if (!ready.ok()) return NotStarted(ready);
   if (PrintResult(json ? ReadyJson(**cluster, options) : ReadyText(**cluster, options)) != kDone) {
     return kFailed;
   }

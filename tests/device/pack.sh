@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Builds what tests/device/run.sh runs, for a machine that has CUDA and neither Bazel nor gRPC, and
-# puts it into .device/ (ignored by git; under 64 MiB).
+# packs it into .device/device.tar.xz (ignored by git).
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: tests/device/pack.sh
 
-Builds the device tests, the contract suite and the perigee command with gRPC, the CUDA runtime and
-libstdc++ linked in, stripped, into .device/. Copy the checkout with that folder to the GPU machine
-and run tests/device/run.sh there. BAZEL names the command to build with (default: bazel).
+Builds the device tests, the contract suite and the three programs with gRPC, the CUDA runtime and
+libstdc++ linked in, strips and packs them into .device/device.tar.xz. Copy the checkout with that
+folder to the GPU machine and run tests/device/run.sh there. BAZEL names the command to build with
+(default: bazel).
 TEXT
 }
 
@@ -22,20 +23,24 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 read -ra bazel <<<"${BAZEL:-bazel}"
 flags=(--config=portable --strip=always)
+programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-worker)
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
-binaries=(//client/cli:perigee //worker:perigee-worker //server:perigee-coordinator)
-"${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${binaries[@]}"
+tests+=(//tests/integration:cuda_run_test)
+"${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"
 
 bin=$("${bazel[@]}" info "${flags[@]}" bazel-bin)
 rm -rf .device
-mkdir -p .device/tests .device/bin
+mkdir -p .device/tests
 for label in "${tests[@]}"; do
   path=${label#//}
   strip -o ".device/tests/${path##*:}" "$bin/${path/:/\/}"
 done
-for label in "${binaries[@]}"; do
+# Where tests/integration looks for them, seen from the folder that it runs in.
+for label in "${programs[@]}"; do
   path=${label#//}
-  strip -o ".device/bin/${path##*:}" "$bin/${path/:/\/}"
+  mkdir -p ".device/programs/${path%%:*}"
+  strip -o ".device/programs/${path/:/\/}" "$bin/${path/:/\/}"
 done
-du -sh .device
+XZ_OPT="-T0 -2" tar cJf .device/device.tar.xz -C .device --remove-files tests programs
+du -h .device/device.tar.xz

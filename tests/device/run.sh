@@ -33,15 +33,16 @@ done
 ((${#sections[@]} > 0)) || sections=(device contract sanitizer layer loss)
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-if [[ ! -x .device/bin/perigee ]]; then
-  printf 'run.sh: no binaries in .device/: run tests/device/pack.sh where there is Bazel\n' >&2
+if [[ ! -f .device/device.tar.xz ]]; then
+  printf 'run.sh: no .device/device.tar.xz: run tests/device/pack.sh where there is Bazel\n' >&2
   exit 2
 fi
-logs=${logs:-$(mktemp -d)}
-mkdir -p "$logs"
+tar xJf .device/device.tar.xz -C .device
+ln -sfn "$PWD/tests" .device/programs/tests
+mkdir -p "${logs:=$(mktemp -d)}"
+logs=$(cd "$logs" && pwd)
 # A kernel that is loaded at its first launch would wait for kernels that wait for its rank.
 export CUDA_MODULE_LOADING=EAGER
-export PERIGEE_BIN_DIR=$PWD/.device/bin
 readonly layer=tests/testdata/moe_layer_e64_k8.safetensors
 readonly cuda_only='--gtest_filter=*cuda*:*Cuda*'
 table=()
@@ -62,7 +63,7 @@ check() {
     tail -n 30 "$log" | cut -c1-300
   fi
   local note
-  note=$(grep -hoE '^\[  (PASSED|SKIPPED) \] .* tests?|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*|^PASS.*|relative error.*' "$log" |
+  note=$(grep -hoE '^\[  (PASSED|SKIPPED) +\] .* tests?|MEASURED.*|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*|^PASS.*|relative error.*' "$log" |
     grep -v listed | sort -u | tail -n 3 | paste -sd ';' || true)
   table+=("$(printf '%-34s %-10s %4ds  %s' "$name" "$result" "$((SECONDS - start))" "${note:0:110}")")
 }
@@ -105,18 +106,19 @@ run_sanitizer() {
 
 run_layer() {
   start_mps
-  check "moe-layer, 8 workers, MPS" 120 .device/bin/perigee run moe-layer --input "$layer" \
+  check "moe-layer, 8 workers, MPS" 120 .device/programs/client/cli/perigee run moe-layer --input "$layer" \
     --backend cuda --shared-gpu --iterations 20
   stop_mps
-  check "moe-layer, 8 workers, no MPS" 180 .device/bin/perigee run moe-layer --input "$layer" \
+  check "moe-layer, 8 workers, no MPS" 180 .device/programs/client/cli/perigee run moe-layer --input "$layer" \
     --backend cuda --shared-gpu
 }
 
 run_loss() {
   local test
-  for test in .device/tests/*_loss_test .device/tests/cuda_run_test; do
-    if [[ -x $test ]]; then check "$(basename "$test")" 300 "$test"; fi
+  for test in process_rows rank_loss stopped_rank; do
+    check "$test" 300 ".device/tests/${test}_test"
   done
+  check "cuda_run" 300 env -C .device/programs "$PWD/.device/tests/cuda_run_test"
 }
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/device_info.h"
 #include "tests/integration/cluster_fixture.h"
 #include "tests/testing/layer_file.h"
 
@@ -184,7 +185,12 @@ TEST_F(LayerRunTest, WrongUseTakesFewLines) {
            {"run", "moe-layer"},
            {"run", "moe-layer", "--input", kLayerPath, "--on-loss", "panic"},
            {"run", "moe-layer", "--input", kLayerPath, "--iterations", "0"},
-           {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--threads", "2"}}) {
+           {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--threads", "2"},
+           {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--shared-gpu"},
+           {"run", "moe-layer", "--input", kLayerPath, "--shared-gpu"},
+           {"run", "moe-layer", "--input", kLayerPath, "--memory-handle", "fd"},
+           {"run", "moe-layer", "--input", kLayerPath, "--backend", "cuda", "--memory-handle", "x"},
+       }) {
     const Result result = RunPerigee(args);
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_EQ(result.out, "");
@@ -193,10 +199,17 @@ TEST_F(LayerRunTest, WrongUseTakesFewLines) {
 }
 
 TEST_F(LayerRunTest, WithoutADeviceCudaIsWrongUse) {
-  const Result result = RunLayer(kLayerPath, {"--backend", "cuda", "--ranks", "1"});
-  if (result.status == 0) GTEST_SKIP() << "this machine has a device";
-  EXPECT_EQ(result.status, 2) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("cuda"));
+  const CudaDevices devices = QueryCudaDevices();
+  if (!devices.devices.empty()) GTEST_SKIP() << "this machine has a device";
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--ranks", "1"}, {"--shared-gpu"}}) {
+    std::vector<std::string> args = {"--backend", "cuda"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result result = RunLayer(kLayerPath, args);
+    EXPECT_EQ(result.status, 2) << result.err;
+    ExpectOneLine(result);
+    EXPECT_THAT(result.err, HasSubstr("backend cuda: " + DescribeCudaDevices(devices)));
+  }
 }
 
 }  // namespace

@@ -1,56 +1,19 @@
 // What users see when a worker, or the command itself, is lost in the middle of a run.
 #include <csignal>
 #include <fstream>
-#include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/integration/cluster_fixture.h"
+#include "tests/integration/loss_fixture.h"
 
 namespace perigee {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A second is what users are promised on an idle machine; this one runs other tests, too.
-constexpr absl::Duration kTold = absl::Seconds(1);
-constexpr absl::Duration kToldOnABusyMachine = absl::Seconds(5);
-
-class LossTest : public ClusterTest {
- protected:
-  // A run that goes on for long enough, and is in the middle of it.
-  std::unique_ptr<Process> LongRun(const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"run",          "moe-layer",       "--input",
-                                     kLayerPath,     "--token-padding", "1",
-                                     "--iterations", "100000"};
-    args.insert(args.end(), more.begin(), more.end());
-    auto run = Perigee(args);
-    EXPECT_TRUE(run->AwaitErr("iteration ", kStepTimeout).has_value()) << run->err();
-    return run;
-  }
-
-  // Kills a worker and waits until every other rank has said so.
-  static void KillAndAwaitEveryRank(Process& run, pid_t worker, int lost_rank) {
-    const absl::Time killed = absl::Now();
-    ASSERT_EQ(kill(worker, SIGKILL), 0);
-    for (int rank = 0; rank < 8; ++rank) {
-      const auto line =
-          run.AwaitErr(absl::StrCat("rank ", rank, ": UNAVAILABLE"), kToldOnABusyMachine);
-      ASSERT_TRUE(line.has_value()) << "rank " << rank << "\n" << run.err();
-      EXPECT_THAT(*line, HasSubstr(absl::StrCat("workers/w", lost_rank)));
-    }
-    const absl::Duration told = absl::Now() - killed;
-    RecordProperty("told_ms", static_cast<int>(absl::ToInt64Milliseconds(told)));
-    EXPECT_LT(told, kToldOnABusyMachine);
-    if (told > kTold) std::cout << "every rank had spoken only after " << told << "\n";
-  }
-};
 
 TEST_F(LossTest, EveryRankNamesTheLostOneAndTheRunEnds) {
   const auto run = LongRun({});
@@ -63,21 +26,11 @@ TEST_F(LossTest, EveryRankNamesTheLostOneAndTheRunEnds) {
 }
 
 TEST_F(LossTest, WaitingGoesOnInTheNextGeneration) {
-  const auto run = Perigee({"run", "moe-layer", "--input", kLayerPath, "--token-padding", "1",
-                            "--iterations", "600", "--on-loss", "wait", "--json"});
-  ASSERT_TRUE(run->AwaitErr("iteration ", kStepTimeout).has_value()) << run->err();
+  const auto run = LongRun({"--on-loss", "wait", "--json"}, 600);
   const pid_t worker = AwaitWorker(2);
   ASSERT_GT(worker, 0);
   KillAndAwaitEveryRank(*run, worker, 2);
-  const auto line = run->AwaitErr("continuing at iteration", kStepTimeout);
-  ASSERT_TRUE(line.has_value()) << run->err();
-  EXPECT_THAT(*line, HasSubstr("rank 2 now workers/w2"));
-  ASSERT_EQ(run->AwaitExit(3 * kStepTimeout), 0) << run->err();
-  const auto json = ParseJson(run->out()).fields();
-  EXPECT_EQ(json.at("result").string_value(), "PASS");
-  const auto& generations = json.at("generations").list_value();
-  ASSERT_EQ(generations.values_size(), 2);
-  EXPECT_GT(generations.values(1).number_value(), generations.values(0).number_value());
+  ExpectGoesOn(*run, 2);
 }
 
 TEST_F(LossTest, AStoppedWorkerIsLostWhenItsLeaseEnds) {

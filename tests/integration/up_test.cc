@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/device_info.h"
 #include "tests/integration/cluster_fixture.h"
 
 namespace perigee {
@@ -126,12 +127,25 @@ TEST_F(UpTest, WrongUseAndHelp) {
 }
 
 TEST_F(UpTest, WithoutADeviceCudaIsWrongUse) {
-  const auto up = Perigee({"up", "--ranks", "1", "--backend", "cuda"});
-  if (up->AwaitOut("ready:", absl::Seconds(30)).has_value()) {
-    GTEST_SKIP() << "this machine has a device";
-  }
-  EXPECT_EQ(up->AwaitExit(kStepTimeout), 2) << up->err();
-  EXPECT_THAT(up->err(), HasSubstr("cuda"));
+  const CudaDevices devices = QueryCudaDevices();
+  if (!devices.devices.empty()) GTEST_SKIP() << "this machine has a device";
+  const Result result = RunPerigee({"up", "--ranks", "1", "--backend", "cuda"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(Lines(result.err), testing::SizeIs(1)) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("backend cuda: " + DescribeCudaDevices(devices)));
+}
+
+TEST_F(UpTest, WhatIsForADeviceIsRefusedByTheHostBackend) {
+  Result result = RunPerigee({"up", "--ranks", "2", "--shared-gpu"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--shared-gpu is for --backend cuda"));
+  result = RunPerigee({"up", "--ranks", "2", "--backend", "host", "--memory-handle", "fd"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--memory-handle is for --backend cuda"));
+  result = RunPerigee({"up", "--ranks", "2", "--backend", "cuda", "--memory-handle", "ipc"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--memory-handle is 'ipc', expected auto|fd|fabric"));
 }
 
 TEST_F(UpTest, WorkersAreListedAndDescribed) {

@@ -33,6 +33,11 @@ struct Prepared {
 void RedirectStreams(const Prepared& prepared) {
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) GiveUp(prepared);
+  const int output = prepared.options->output_fd;
+  if (output >= 0) {
+    if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0) GiveUp(prepared);
+    return;
+  }
   const std::string& log_path = prepared.options->log_path;
   if (log_path.empty()) return;
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);

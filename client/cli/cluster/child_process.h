@@ -15,6 +15,7 @@ struct ChildOptions {
   std::string path;
   std::vector<std::string> args;  // argv, argv[0] included
   std::vector<int> keep;          // descriptors it inherits under their numbers; borrowed
+  int output_fd = -1;  // its standard output and error go there; borrowed; -1: /dev/null, log_path
   std::string log_path;          // its standard error is appended there; empty: it has the caller's
   bool own_session = false;      // out of reach of the terminal's signals and of kills of the group
   bool die_with_parent = false;  // SIGTERM when the calling thread ends

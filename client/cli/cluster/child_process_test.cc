@@ -75,6 +75,19 @@ TEST(ChildProcessTest, StandardErrorIsAppendedToTheLog) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(log), {}), "first\nsecond\n");
 }
 
+TEST(ChildProcessTest, OutputGoesWhereTheCallerReads) {
+  auto output = NewPipe();
+  ASSERT_TRUE(output.ok());
+  ChildOptions options = Shell("echo out; echo err >&2");
+  options.output_fd = output->write.get();
+  const auto pid = StartChild(options);
+  ASSERT_TRUE(pid.ok()) << pid.status();
+  Wait(*pid);
+  output->write.Reset();
+  LineReader reader(std::move(output->read));
+  EXPECT_EQ(reader.Read(), (std::vector<std::string>{"out", "err"}));
+}
+
 TEST(ChildProcessTest, BlockedSignalsReachTheChild) {
   sigset_t signals, before;
   sigemptyset(&signals);

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "client/cli/cluster/child_process.h"
+#include "client/cli/cluster/device_probe.h"
+#include "client/cli/cluster/device_share.h"
 #include "client/cli/cluster/program_paths.h"
 #include "client/cli/cluster/run_directory.h"
 #include "client/cli/cluster/supervise_command.h"
@@ -37,12 +39,22 @@ bool WaitReadable(int fd, absl::Duration until) {
   return poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) > 0;
 }
 
+absl::StatusOr<int32_t> ChooseSms(const SupervisorOptions& options,
+                                  const std::string& worker_program) {
+  if (options.backend != "cuda") return options.sms;
+  const auto devices = ProbeDevices(worker_program);
+  if (!devices.ok()) return devices.status();
+  return SmsOfWorker(*devices, options.ranks, options.shared_gpu);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
-    const SupervisorOptions& options) {
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(SupervisorOptions options) {
   const auto programs = FindPrograms();
   if (!programs.ok()) return programs.status();
+  const auto sms = ChooseSms(options, programs->worker);
+  if (!sms.ok()) return sms.status();
+  options.sms = *sms;
   auto events = NewPipe();
   if (!events.ok()) return events.status();
   auto life = NewPipe();

@@ -30,8 +30,11 @@ class LocalCluster {
     FileDescriptor handle;  // a pidfd: tells the end of this process from that of a namesake
   };
 
-  // Starts the supervisor. To be called before this process has a second thread or uses gRPC.
-  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const SupervisorOptions& options);
+  // Starts the supervisor; options.sms is chosen here. To be called before this process has a
+  // second thread or uses gRPC. INVALID_ARGUMENT, before anything is started: the backend has no
+  // device on this machine, or too few for so many ranks. An error of any other kind: a program is
+  // missing or does not run.
+  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(SupervisorOptions options);
   ~LocalCluster();
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;

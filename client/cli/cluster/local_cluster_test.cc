@@ -37,6 +37,7 @@ for argument; do
     --name=*) name=${argument#*=} ;;
     --ready_fd=*) ready=${argument#*=} ;;
     --death_fd=*) death=${argument#*=} ;;
+    --list_devices=*) echo 'device 0 sms 132 name Imagined'; exit ;;
     --socket_dir=*) : > "${argument#*=}/$name-$$.sock" ;;
   esac
 done
@@ -156,12 +157,33 @@ TEST_F(LocalClusterTest, AWorkerThatKeepsEndingIsGivenUp) {
 }
 
 TEST_F(LocalClusterTest, AProgramThatRefusesItsArgumentsIsQuoted) {
-  Program("perigee-worker", "echo 'worker: no device for cuda' >&2; exit 2");
-  const auto cluster = Start({.ranks = 2, .backend = "cuda"});
+  Program("perigee-worker", "echo 'worker: device too old for cuda' >&2; exit 2");
+  const auto cluster = Start({.ranks = 1, .backend = "cuda"});
   const absl::Status ready = cluster->WaitUntilReady(-1);
   EXPECT_TRUE(absl::IsInvalidArgument(ready)) << ready;
-  EXPECT_THAT(std::string(ready.message()), HasSubstr("worker: no device for cuda"));
+  EXPECT_THAT(std::string(ready.message()), HasSubstr("worker: device too old for cuda"));
   EXPECT_EQ(cluster->failure()->exit_status, 2);
+}
+
+TEST_F(LocalClusterTest, WorkersAreToldTheirPartOfASharedGpu) {
+  Program("perigee-worker", absl::StrCat("echo \"$*\" > ", bin_dir_, "/$name.arguments"));
+  const auto cluster =
+      Start({.ranks = 4, .backend = "cuda", .shared_gpu = true, .memory_handle = "fd"});
+  ASSERT_TRUE(cluster->WaitUntilReady(-1).ok());
+  for (const char* name : {"w0", "w3"}) {
+    std::string arguments;
+    std::getline(std::ifstream(absl::StrCat(bin_dir_, "/", name, ".arguments")), arguments);
+    EXPECT_THAT(arguments, HasSubstr(" --device=0 --sms=33 --memory_handle=fd "));
+  }
+}
+
+TEST_F(LocalClusterTest, TooFewDevicesAreToldBeforeAnythingIsStarted) {
+  Program("perigee-coordinator", absl::StrCat("touch ", bin_dir_, "/started"));
+  const auto cluster = LocalCluster::Start({.ranks = 2, .backend = "cuda"});
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster.status())) << cluster.status();
+  EXPECT_THAT(std::string(cluster.status().message()),
+              HasSubstr("2 workers need a device each, and this machine has 1 (Imagined)"));
+  EXPECT_FALSE(std::filesystem::exists(bin_dir_ + "/started"));
 }
 
 TEST_F(LocalClusterTest, ACoordinatorThatDoesNotStartIsQuoted) {

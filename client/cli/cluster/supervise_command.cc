@@ -19,6 +19,9 @@ int RunSupervise(const std::vector<std::string>& args) {
                 "it.");
   flags.Required("ranks", "N", "workers", &options.ranks, 1);
   flags.Optional("backend", "NAME", "their backend", &options.backend);
+  flags.Boolean("shared-gpu", "all workers have the first device", &options.shared_gpu);
+  flags.Optional("sms", "N", "of its device that each may take", &options.sms, 0);
+  flags.Optional("memory-handle", "KIND", "of their memory", &options.memory_handle);
   flags.Optional("threads", "T", "threads of each", &options.threads, 1);
   flags.Optional("address", "HOST:PORT", "of the coordinator", &options.address);
   flags.Optional("dir", "DIR", "where data and logs stay", &options.dir);
@@ -44,6 +47,9 @@ std::vector<std::string> SuperviseArguments(const SupervisorOptions& options, in
   return {"supervise",
           absl::StrCat("--ranks=", options.ranks),
           absl::StrCat("--backend=", options.backend),
+          absl::StrCat("--shared-gpu=", options.shared_gpu ? "true" : "false"),
+          absl::StrCat("--sms=", options.sms),
+          absl::StrCat("--memory-handle=", options.memory_handle),
           absl::StrCat("--threads=", options.threads),
           absl::StrCat("--address=", options.address),
           absl::StrCat("--dir=", options.dir),

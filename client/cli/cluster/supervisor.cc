@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/cluster/child_process.h"
 #include "client/cli/cluster/line_pipe.h"
+#include "client/cli/cluster/worker_arguments.h"
 #include "client/cli/command.h"
 #include "proto/support/defaults.h"
 
@@ -161,13 +162,10 @@ void Supervisor::TakeAddresses() {
 
 void Supervisor::StartWorkers(const std::string& coordinator_address) {
   for (int32_t rank = 0; rank < options_.ranks; ++rank) {
-    const std::string name = absl::StrCat("w", rank);
+    const std::string name = WorkerName(rank);
     workers_.push_back({ManagedChild(name, programs_.worker,
-                                     {"perigee-worker", absl::StrCat("--name=", name),
-                                      absl::StrCat("--coordinator=", coordinator_address),
-                                      absl::StrCat("--socket_dir=", directory_->socket_dir()),
-                                      absl::StrCat("--backend=", options_.backend),
-                                      absl::StrCat("--threads=", options_.threads)},
+                                     WorkerArguments(options_, rank, coordinator_address,
+                                                     directory_->socket_dir()),
                                      directory_->LogPath(name)),
                         RestartPolicy(), absl::nullopt});
   }

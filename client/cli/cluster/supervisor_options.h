@@ -11,6 +11,10 @@ namespace perigee {
 struct SupervisorOptions {
   int32_t ranks = 1;
   std::string backend = "host";
+  // Of backend cuda. Worker i has device i, or with shared_gpu all workers have device 0.
+  bool shared_gpu = false;
+  int32_t sms = 0;                      // of its device that each worker may take; 0: all
+  std::string memory_handle = "auto";   // auto | fd | fabric
   int32_t threads = 1;                  // of each worker
   std::string address = "127.0.0.1:0";  // of the coordinator
   std::string dir = "";                 // where data and logs stay; empty: they do not

@@ -10,8 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
+#include "client/cli/cluster/backend_flags.h"
 #include "client/cli/cluster/interrupt.h"
 #include "client/cli/cluster/local_cluster.h"
+#include "client/cli/cluster/supervisor_options.h"
 #include "client/cli/coordinator_address.h"
 #include "client/cli/flags.h"
 #include "client/cli/output.h"
@@ -34,10 +36,9 @@ struct Settings {
   std::string input;
   absl::optional<int32_t> ranks;
   absl::optional<int32_t> slots;
-  std::string backend = "host";
+  SupervisorOptions cluster;  // of its own
   int32_t iterations = 1;
   int32_t token_padding = kTokenPadding;
-  int32_t threads = 1;
   std::string address;
   std::string on_loss = "fail";
   bool json = false;
@@ -47,7 +48,7 @@ void Declare(Settings& settings, FlagSet& flags) {
   flags.Required("input", "FILE", "safetensors file with a layer and its tokens", &settings.input);
   flags.Optional("ranks", "R", "ranks that share the tokens; without it, as in the file",
                  &settings.ranks, 1, 128);
-  flags.Choice("backend", {"host", "cuda"}, "what the workers compute on", &settings.backend);
+  DeclareBackendFlags(flags, settings.cluster);
   flags.Optional("iterations", "I", "how often the layer is run", &settings.iterations, 1);
   flags.Optional("token-padding", "P", "rows that a group of rows is padded to a multiple of",
                  &settings.token_padding, 1);
@@ -57,12 +58,22 @@ void Declare(Settings& settings, FlagSet& flags) {
                  absl::StrCat("coordinator to use; without it ", kAddressVariable,
                               ", without both a cluster of its own"),
                  &settings.address);
-  flags.Optional("threads", "T", "threads of each worker of its own cluster", &settings.threads, 1,
-                 1024);
+  flags.Optional("threads", "T", "threads of each worker of its own cluster",
+                 &settings.cluster.threads, 1, 1024);
   flags.Choice("on-loss", {"fail", "wait"},
                "what to do when a rank is lost: end, or go on in the group's next generation",
                &settings.on_loss);
   flags.Boolean("json", "print the result as JSON", &settings.json);
+}
+
+// Flags that cannot be given together; empty: they can.
+std::string Conflict(const FlagSet& flags, const Settings& settings, const std::string& address) {
+  for (const char* name : {"threads", "shared-gpu", "memory-handle"}) {
+    if (!address.empty() && flags.given(name)) {
+      return absl::StrCat("--", name, " is for a cluster of its own, not for one at an address");
+    }
+  }
+  return BackendFlagsConflict(flags, settings.cluster);
 }
 
 // Sizes that the command line and the file must agree on; empty: they do.
@@ -139,16 +150,11 @@ int RunOn(const std::string& address, LocalCluster* own_cluster, int interrupt_f
 
 int RunOnOwnCluster(int interrupt_fd, const Settings& settings, const LayerInput& input,
                     const RunLayerOptions& options) {
-  SupervisorOptions cluster_options;
+  SupervisorOptions cluster_options = settings.cluster;
   cluster_options.ranks = options.ranks;
-  cluster_options.backend = options.backend;
-  cluster_options.threads = settings.threads;
   cluster_options.restart = options.wait_on_loss;
   auto cluster = LocalCluster::Start(cluster_options);
-  if (!cluster.ok()) {
-    PrintFailure(kName, cluster.status());
-    return kFailed;
-  }
+  if (!cluster.ok()) return Fail(cluster.status());
   const absl::Status ready = (*cluster)->WaitUntilReady(interrupt_fd);
   if (!ready.ok()) return Fail(ready);
   return RunOn((*cluster)->coordinator(), cluster->get(), interrupt_fd, settings, input, options);
@@ -160,16 +166,15 @@ int RunLayer(const std::vector<std::string>& args) {
   Declare(settings, flags);
   if (const auto status = flags.ParseOrExit(args)) return *status;
   const std::string address = CoordinatorAddress(settings.address);
-  if (!address.empty() && flags.given("threads")) {
-    return flags.WrongUse("--threads is for a cluster of its own, not for one at an address");
-  }
+  const std::string conflict = Conflict(flags, settings, address);
+  if (!conflict.empty()) return flags.WrongUse(conflict);
   auto input = LayerInput::Open(settings.input);
   if (!input.ok()) return PrintFailure(kName, input.status());
   RunLayerOptions options;
   options.ranks = settings.ranks.value_or(input->file_ranks());
   const std::string disagreement = Disagreement(settings, *input, options.ranks);
   if (!disagreement.empty()) return flags.WrongUse(disagreement);
-  options.backend = settings.backend;
+  options.backend = settings.cluster.backend;
   options.iterations = settings.iterations;
   options.token_padding = settings.token_padding;
   options.slots = settings.slots.value_or(input->experts() / options.ranks);
