@@ -9,8 +9,10 @@ usage: deploy/test.sh [--quick] [--pass NAME]...
 
 Installs what is missing (Debian 12), builds everything and runs all tests, in three passes:
   opt         everything, optimised
-  asan_ubsan  kernels and the contract suite with address and undefined sanitizers
-  tsan        kernels with the thread sanitizer, tests tagged no-tsan left out
+  asan_ubsan  kernels, contract suite, server, worker, protocol and client library with the address
+              and undefined-behaviour sanitizers
+  tsan        kernels, server, worker and protocol with the thread sanitizer, tests tagged no-tsan
+              left out
 Prints which tests were skipped and why. Exit status 0: something ran and nothing failed.
 
   --quick      only the first pass
@@ -62,13 +64,15 @@ run_pass() {
   bazel test "${flags[@]}" "--build_event_json_file=$results/$name" "$@" || true
 }
 
+concurrent=(//kernels/... //proto/... //server/... //worker/...) # what both sanitizers run
 for pass in "${passes[@]}"; do
   case $pass in
     opt) run_pass opt //... ;;
     asan_ubsan)
-      run_pass asan_ubsan --config=asan_ubsan --build_tests_only //kernels/... //tests/contract/...
+      run_pass asan_ubsan --config=asan_ubsan --build_tests_only \
+        "${concurrent[@]}" //client/lib/... //tests/contract/...
       ;;
-    tsan) run_pass tsan --config=tsan --build_tests_only //kernels/... ;;
+    tsan) run_pass tsan --config=tsan --build_tests_only "${concurrent[@]}" ;;
   esac
 done
 # The server that Bazel leaves behind makes the next call quick; in CI there is none.

@@ -17,8 +17,16 @@
 
 namespace perigee {
 
+// Time for a few attempts; a server that is not there is reported that much later.
+inline constexpr absl::Duration kConnectRetryTime = absl::Milliseconds(400);
+
 // A plain-text channel that never goes through a proxy. It connects with the first call.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
+
+// Connects, and tries again until `timeout` has passed; whether there is a connection then. For
+// calls that are sent once: gRPC 1.51 reads errno too late after connect(2), so that an attempt may
+// fail with any error though the server is there (grpc/grpc#35064).
+bool ConnectWithin(grpc::Channel& channel, absl::Duration timeout = kConnectRetryTime);
 
 // One call's context. Not thread-safe, but for the stop request.
 class GrpcCall {

@@ -1,5 +1,6 @@
 #include "client/lib/grpc_connection.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -134,7 +135,7 @@ absl::Status GrpcConnection::ExecuteProgram(
     watch.Alive();
     on_message(message);
   }
-  const absl::Status status = call.Outcome(stream->Finish());
+  absl::Status status = call.Outcome(stream->Finish());
   if (watch.expired()) {
     return absl::UnavailableError(absl::StrCat("the coordinator has been silent for ",
                                                absl::FormatDuration(idle_timeout),
@@ -151,12 +152,13 @@ absl::Status GrpcConnection::ExecuteProgram(
 // Asks for the health of the service that every command needs: a port that answers is not enough.
 absl::Status CheckServing(const std::shared_ptr<grpc::Channel>& channel,
                           const ConnectOptions& options) {
+  ConnectWithin(*channel, std::min(kConnectRetryTime, options.connect_timeout));
   const auto stub = grpc::health::v1::Health::NewStub(channel);
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(v1::GroupService::service_full_name());
   grpc::health::v1::HealthCheckResponse response;
   GrpcCall call(options.stop, options.connect_timeout);
-  const absl::Status status = call.Outcome(stub->Check(call.context(), request, &response));
+  absl::Status status = call.Outcome(stub->Check(call.context(), request, &response));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       if (response.status() == grpc::health::v1::HealthCheckResponse::SERVING) return status;

@@ -15,22 +15,16 @@ namespace {
 // Transfers share the machine's network; more at a time only take more memory.
 constexpr size_t kMaxTransfers = 16;
 
-std::unique_ptr<v1::WorkerService::StubInterface> NewStub(const std::string& address) {
-  return v1::WorkerService::NewStub(NewChannel(address));
-}
-
 }  // namespace
 
 RankTensors::RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop)
-    : RankTensors(group, std::move(buffer), std::move(stop), NewStub) {}
-
-RankTensors::RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop,
-                         const WorkerStubFactory& stubs)
     : buffer_(std::move(buffer)), generation_(group.generation()), stop_(std::move(stop)) {
   for (const v1::GroupMember& member : group.members()) {
+    std::shared_ptr<grpc::Channel> channel = NewChannel(member.address());
+    auto stub = v1::WorkerService::NewStub(channel);
     peers_.push_back(
         {absl::StrCat("rank ", member.rank(), " (", member.worker(), " at ", member.address(), ")"),
-         stubs(member.address())});
+         std::move(channel), std::move(stub)});
   }
 }
 
@@ -75,7 +69,7 @@ absl::Status RankTensors::LoadLayer(int32_t layer, uint64_t version, const Layer
       target.mutable_weights()->set_version(version);
       target.mutable_weights()->set_kind(kind);
       const int64_t home = matrix->shape[0] / ranks();
-      const absl::Status status = WriteTo(rank, target, Slice(*matrix, rank.value * home, home));
+      absl::Status status = WriteTo(rank, target, Slice(*matrix, rank.value * home, home));
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -107,11 +101,15 @@ v1::TensorTarget RankTensors::Target() const {
 
 absl::Status RankTensors::WriteTo(RankId rank, const v1::TensorTarget& target,
                                   const TensorView& tensor) {
-  return Annotate(rank, WriteTensor(*peers_[rank.value].stub, target, tensor, stop_));
+  const Peer& peer = peers_[rank.value];
+  ConnectWithin(*peer.channel);
+  return Annotate(rank, WriteTensor(*peer.stub, target, tensor, stop_));
 }
 
 absl::StatusOr<Tensor> RankTensors::ReadFrom(RankId rank, const v1::TensorTarget& target) {
-  auto tensor = ReadTensor(*peers_[rank.value].stub, target, stop_);
+  const Peer& peer = peers_[rank.value];
+  ConnectWithin(*peer.channel);
+  auto tensor = ReadTensor(*peer.stub, target, stop_);
   if (!tensor.ok()) return Annotate(rank, tensor.status());
   return tensor;
 }

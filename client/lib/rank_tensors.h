@@ -3,7 +3,6 @@
 #define PERIGEE_CLIENT_LIB_RANK_TENSORS_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/lib/tensor.h"
+#include "grpcpp/channel.h"
 #include "kernels/common/ids.h"
 #include "proto/v1/groups.pb.h"
 #include "proto/v1/worker.grpc.pb.h"
@@ -26,10 +26,6 @@ struct LayerWeights {
   TensorView down;  // [E, H', H] bf16
 };
 
-// How a worker is reached.
-using WorkerStubFactory =
-    std::function<std::unique_ptr<v1::WorkerService::StubInterface>(const std::string& address)>;
-
 // The ranks of one generation of a group, as one buffer's tensors need them: after a loss a new one
 // is made from the group's new state. Thread-safe. Calls block; errors name rank, worker and
 // address.
@@ -37,8 +33,6 @@ class RankTensors {
  public:
   // group: ACTIVE, members in order of rank. A stop request ends transfers with CANCELLED.
   RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop);
-  RankTensors(const v1::Group& group, std::string buffer, std::stop_token stop,
-              const WorkerStubFactory& stubs);
 
   int32_t ranks() const { return static_cast<int32_t>(peers_.size()); }
 
@@ -55,6 +49,7 @@ class RankTensors {
  private:
   struct Peer {
     std::string description;
+    std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::WorkerService::StubInterface> stub;
   };
 

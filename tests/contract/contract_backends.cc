@@ -21,12 +21,13 @@ constexpr int kHostGroups = 300;
 
 bool HasCudaDevice() { return !QueryCudaDevices().devices.empty(); }
 
-// compute-sanitizer makes each kernel many times slower: PERIGEE_RANDOM_GROUPS says how many groups
-// are enough then.
-int CudaGroups() {
-  const char* given = std::getenv("PERIGEE_RANDOM_GROUPS");
-  return given == nullptr ? 1000 : std::atoi(given);
+// compute-sanitizer makes each kernel many times slower, and its racecheck runs them one at a time,
+// so that a kernel that waits for another rank waits for good: fewer groups, of one rank.
+int FromEnvironment(const char* name, int otherwise) {
+  const char* given = std::getenv(name);
+  return given == nullptr ? otherwise : std::atoi(given);
 }
+int CudaGroups() { return FromEnvironment("PERIGEE_RANDOM_GROUPS", 1000); }
 
 std::unique_ptr<Backend> CreateCuda() {
   CudaBackendOptions options;
@@ -54,10 +55,10 @@ std::vector<ContractCase> ContractCases() {
   // Before the device is first used: each rank's stream needs a hardware queue of its own, or a
   // kernel that waits for a rank stands before that rank's in the same queue.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
-  constexpr int32_t kQueues = 31;  // what 32 leave beside the copies'
+  const int32_t queues = FromEnvironment("PERIGEE_MAX_RANKS", 31);  // of 32, one is the copies'
   if (HasCudaDevice()) {
-    cases.push_back({"cuda_own_mappings", CreateCuda, true, kQueues, CudaGroups()});
-    cases.push_back({"cuda_one_mapping", CreateCuda, false, kQueues, CudaGroups() / 10});
+    cases.push_back({"cuda_own_mappings", CreateCuda, true, queues, CudaGroups()});
+    cases.push_back({"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10});
   }
   return cases;
 }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tests/contract/contract_backends.h"
@@ -17,16 +19,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int32_t kRanks = 4;
-constexpr Geometry kGeometry = {
-    .ranks = kRanks, .experts = 8, .tokens = 50, .topk = 3, .slots = 2, .token_padding = 8};
+constexpr int32_t kTokens = 50;
 constexpr WeightsShape kShape = {48, 72};
 
 class QueuedContractTest : public ContractTest {
  protected:
   QueuedContractTest() : random_(TestSeed()) {
-    input_ = PlainGroup(random_, kGeometry);
-    for (int32_t expert = 0; expert < kGeometry.experts; ++expert) {
+    geometry_.ranks = std::min(4, GetParam().max_ranks);
+    input_ = PlainGroup(random_, geometry_);
+    for (int32_t expert = 0; expert < geometry_.experts; ++expert) {
       const auto matrix = [&] { return NormalNumbers(random_, kShape.matrix_elements(), 0.1); };
       experts_.push_back({matrix(), matrix(), matrix()});
     }
@@ -39,18 +40,17 @@ class QueuedContractTest : public ContractTest {
   // Three steps of dispatch, prefetch, experts and combine, each on the last one's output.
   std::vector<std::vector<BFloat16>> RunSteps(Backend& backend) {
     RankGroup group(backend, Options());
-    ExpertStore store(backend, kGeometry, kShape, GetParam().own_mappings);
+    ExpertStore store(backend, geometry_, kShape, GetParam().own_mappings);
     store.Load(0, 1, experts_);
     std::vector<Sequence> sequences;
     for (int i = 0; i < 9; ++i) sequences.push_back(group.NextSequence());
-    std::vector<std::vector<BFloat16>> outputs(kRanks);
+    std::vector<std::vector<BFloat16>> outputs(geometry_.ranks);
     ExpectOk(group.OnAll([&](int32_t rank) {
       DataPath& path = group.path(rank);
       const DeviceArray<BFloat16> hidden(backend, inputs_[rank].hidden);
       const DeviceArray<int32_t> topk_experts(backend, inputs_[rank].topk_experts);
       const DeviceArray<float> weights(backend, inputs_[rank].route_weights);
-      const DispatchInput in = {hidden.data(), topk_experts.data(), weights.data(),
-                                kGeometry.tokens};
+      const DispatchInput in = {hidden.data(), topk_experts.data(), weights.data(), kTokens};
       absl::Status status;
       for (size_t step = 0; step < sequences.size() && status.ok(); step += 3) {
         status = QueueStep(path, in, store.WeightsOf(rank, 0, 1), &sequences[step], hidden.data());
@@ -74,12 +74,14 @@ class QueuedContractTest : public ContractTest {
   }
   RankGroupOptions Options() const {
     RankGroupOptions options;
-    options.geometry = kGeometry;
+    options.geometry = geometry_;
     options.hidden = kShape.hidden;
     options.own_mappings = GetParam().own_mappings;
     return options;
   }
 
+  Geometry geometry_ = {
+      .ranks = 4, .experts = 8, .tokens = kTokens, .topk = 3, .slots = 2, .token_padding = 8};
   std::mt19937_64 random_;
   GroupInput input_;
   std::vector<RankInput> inputs_;
@@ -94,16 +96,17 @@ TEST_P(QueuedContractTest, QueuedStepsGiveTheBitsOfSettledOnes) {
 
 TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
   RankGroup group(queueing_backend(), Options());
-  inputs_[2].topk_experts[7] = kGeometry.experts;
+  const int32_t bad_rank = geometry_.ranks - 1;
+  inputs_[bad_rank].topk_experts[7] = geometry_.experts;
   const Sequence dispatch = group.NextSequence();
   const Sequence combine = group.NextSequence();
   const Sequence barrier = group.NextSequence();
-  std::vector<PlanPtr> plans(kRanks);
+  std::vector<PlanPtr> plans(geometry_.ranks);
   const std::vector<absl::Status> statuses = group.OnAll([&](int32_t rank) {
     DataPath& path = group.path(rank);
     const DeviceArray<BFloat16> hidden(backend(), inputs_[rank].hidden);
     const DeviceArray<int32_t> topk_experts(backend(), inputs_[rank].topk_experts);
-    auto plan = path.Dispatch(dispatch, {hidden.data(), topk_experts.data(), nullptr, 50}, {});
+    auto plan = path.Dispatch(dispatch, {hidden.data(), topk_experts.data(), nullptr, kTokens}, {});
     if (!plan.ok()) return plan.status();
     plans[rank] = *plan;
     absl::Status status =
@@ -111,9 +114,10 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
     if (status.ok()) status = path.Barrier(barrier);
     return status.ok() ? path.Synchronize() : status;
   });
-  for (int32_t rank = 0; rank < kRanks; ++rank) {
+  for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
     EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kInvalidArgument) << statuses[rank];
-    EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("rank 2 token 2 k 1"));
+    EXPECT_THAT(std::string(statuses[rank].message()),
+                HasSubstr("rank " + std::to_string(bad_rank) + " token 2 k 1"));
     ASSERT_TRUE(group.path(rank).last_error().has_value());
     EXPECT_EQ(group.path(rank).last_error()->sequence, dispatch.value);
   }
