@@ -120,6 +120,9 @@ using PlanPtr = std::shared_ptr<const PlanHandle>;
 struct DataPathOptions {
   Geometry geometry;
   int32_t hidden = 0;  // H, a multiple of 8
+  // H' of the largest expert weights that RunExperts will be called with, so that no operation has
+  // to wait for memory; 0: not known.
+  int32_t intermediate = 0;
   RankId rank;
   BufferId buffer;
   Generation generation;

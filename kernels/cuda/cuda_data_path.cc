@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_rank.h"
+#include "kernels/cuda/expert_scratch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/settle.h"
 #include "kernels/device/cuda_status.h"
@@ -118,6 +119,10 @@ absl::StatusOr<std::unique_ptr<DataPath>> CreateCudaDataPath(int device,
                                                              std::unique_ptr<SmBudget::Share> sms) {
   absl::StatusOr<CudaRank> rank = CreateCudaRank(device, options, std::move(sms));
   if (!rank.ok()) return rank.status();
+  if (options.intermediate > 0) {
+    const auto scratch = TakeExpertScratch(*rank, options.intermediate);
+    if (!scratch.ok()) return scratch.status();
+  }
   return std::make_unique<CudaDataPath>(*std::move(rank));
 }
 

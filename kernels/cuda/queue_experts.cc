@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/expert_scratch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
@@ -18,34 +19,6 @@ WeightsView ViewOf(const CudaRank& rank, const ExpertWeights& weights) {
   view.version = weights.version;
   view.layer = weights.layer;
   return view;
-}
-
-// Rows after the first product, and how the rows are cut into tiles.
-struct ExpertScratch {
-  size_t h = 0;
-  size_t tiles = 0;
-  size_t tile_count = 0;
-  size_t size_bytes = 0;
-
-  static ExpertScratch Of(const CudaRank& rank, const WeightsShape& shape) {
-    LayoutWalk walk;
-    ExpertScratch scratch;
-    scratch.tile_count = walk.Place<int32_t>(1);
-    scratch.tiles = walk.Place<ExpertTile>(MaxTiles(rank.geometry));
-    scratch.h = walk.Place<BFloat16>(int64_t{rank.logical_rows()} * shape.intermediate);
-    scratch.size_bytes = walk.size_bytes(256);
-    return scratch;
-  }
-};
-
-absl::StatusOr<std::byte*> TakeScratch(CudaRank& rank, size_t size_bytes) {
-  if (rank.expert_scratch == nullptr || rank.expert_scratch->size_bytes() < size_bytes) {
-    rank.expert_scratch.reset();  // waits for the kernels that use it
-    auto memory = PrivateDeviceMemory::Allocate(rank.device, size_bytes);
-    if (!memory.ok()) return memory.status();
-    rank.expert_scratch = *std::move(memory);
-  }
-  return rank.expert_scratch->data();
 }
 
 }  // namespace
@@ -88,8 +61,7 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   if (status = CheckAligned("rows", input.rows); !status.ok()) return status;
   if (status = CheckAligned("output", input.output); !status.ok()) return status;
 
-  const ExpertScratch parts = ExpertScratch::Of(rank, weights.shape);
-  const absl::StatusOr<std::byte*> scratch = TakeScratch(rank, parts.size_bytes);
+  const absl::StatusOr<ExpertScratch> scratch = TakeExpertScratch(rank, weights.shape.intermediate);
   if (!scratch.ok()) return scratch.status();
   ExpertsArguments arguments;
   arguments.plan = (*plan)->view();
@@ -97,9 +69,9 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   arguments.rows = input.rows;
   arguments.row_weights = input.row_weights;
   arguments.output = input.output;
-  arguments.h = reinterpret_cast<BFloat16*>(*scratch + parts.h);
-  arguments.tiles = reinterpret_cast<ExpertTile*>(*scratch + parts.tiles);
-  arguments.tile_count = reinterpret_cast<int32_t*>(*scratch + parts.tile_count);
+  arguments.h = scratch->h;
+  arguments.tiles = scratch->tiles;
+  arguments.tile_count = scratch->tile_count;
   const OperationMark mark = MarkOf(rank, Operation::kRunExperts);
   const bool in_shard = input.output == rank.own().rows;
   rank.queued.push_back({.mark = mark,

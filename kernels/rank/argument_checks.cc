@@ -114,6 +114,10 @@ absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granula
     return absl::InvalidArgumentError(
         absl::StrCat("hidden size is ", options.hidden, ", expected a positive multiple of 8"));
   }
+  if (options.intermediate < 0 || options.intermediate % 8 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("intermediate size is ", options.intermediate,
+                                                   ", expected a multiple of 8, or 0"));
+  }
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", options.threads, ", expected 1 to ", kMaxThreads));

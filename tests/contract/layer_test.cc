@@ -123,6 +123,7 @@ class LayerContractTest : public ContractTest {
     RankGroupOptions options;
     options.geometry = layer.group.geometry;
     options.hidden = kShape.hidden;
+    options.intermediate = kShape.intermediate;
     options.own_mappings = GetParam().own_mappings;
     RankGroup group(backend(), options);
     ExpertStore store(backend(), options.geometry, kShape, options.own_mappings);

@@ -76,6 +76,7 @@ class QueuedContractTest : public ContractTest {
     RankGroupOptions options;
     options.geometry = geometry_;
     options.hidden = kShape.hidden;
+    options.intermediate = kShape.intermediate;
     options.own_mappings = GetParam().own_mappings;
     return options;
   }

@@ -62,6 +62,7 @@ void RankGroup::MapShards() {
     path.generation = Generation(7);
     path.operation_timeout = options_.operation_timeout;
     path.threads = options_.threads;
+    path.intermediate = options_.intermediate;
     for (int32_t peer = 0; peer < ranks(); ++peer) {
       const Memory& shard = *shards_[peer];
       if (peer == rank || !options_.own_mappings) {

@@ -22,6 +22,7 @@ struct RankGroupOptions {
   // Long enough for a loaded machine: no test waits for it to pass.
   absl::Duration operation_timeout = absl::Seconds(120);
   int threads = 1;
+  int32_t intermediate = 0;  // H', where a test computes while other ranks wait
 };
 
 // One rank's tokens, all S rows of them; the first token_count are valid.

@@ -40,6 +40,7 @@ absl::Status SessionBuffer::Open() {
   options.shards = memory_->shards();
   options.operation_timeout = config_.operation_timeout;
   options.threads = config_.threads;
+  options.intermediate = config_.shape.weights().intermediate;
   absl::StatusOr<std::unique_ptr<DataPath>> data_path = backend_.CreateDataPath(options);
   if (!data_path.ok()) return data_path.status();
   data_path_ = *std::move(data_path);
