@@ -1,6 +1,7 @@
 #include "worker/ops/program_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
@@ -30,11 +31,11 @@ ProgramOutcome ProgramRunner::Run() {
   if (!outputs.ok()) failure_ = Failure{outputs, absl::nullopt};
   const int32_t iterations = std::max(1, order_.program.iterations());
   for (int32_t iteration = 0; iteration < iterations; ++iteration) {
-    bool goes_on = true;
-    for (int index = 0; goes_on && index < order_.program.operations_size(); ++index) {
-      goes_on = Step(index);
+    for (int index = 0; index < order_.program.operations_size(); ++index) {
+      if (!Step(index)) break;
     }
-    if (!Settle() || !goes_on) return Outcome();
+    Settle();
+    if (failure_ && others_know_) break;
     if (!failure_) ++iterations_done_;
   }
   return Outcome();
@@ -61,10 +62,7 @@ bool ProgramRunner::Step(int index) {
   const bool collective = IsCollective(operation);
   if (!collective && failure_) return true;
   const Sequence sequence = collective ? TakeSequence() : Sequence();
-  if (failure_) {
-    DeclineAt(operation, sequence);
-    return false;
-  }
+  if (failure_) return DeclineAt(operation, sequence);
   const absl::Duration begin = clock_.Monotonic();
   Failure failure = launcher_.Launch(operation, sequence);
   if (failure.status.ok()) {
@@ -77,32 +75,30 @@ bool ProgramRunner::Step(int index) {
   }
   failure_ = std::move(failure);
   if (!collective) return true;
-  if (!failure_->record) {
-    DeclineAt(operation, sequence);
-    return false;
-  }
+  if (!failure_->record) return DeclineAt(operation, sequence);
   // Found by this rank alone: the others have gone on to the next operation.
-  return failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
+  if (failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights)) return true;
+  others_know_ = true;
+  return false;
 }
 
-bool ProgramRunner::Settle() {
-  if (!site_.data_path.queues()) return true;
+void ProgramRunner::Settle() {
+  if (!site_.data_path.queues()) return;
   const std::vector<Running> running = std::exchange(running_, {});
   Failure failure = launcher_.Settle();
   const std::vector<absl::Duration> durations = site_.data_path.durations();
   const size_t ended = std::min(durations.size(), running.size());
   for (size_t i = 0; i < ended; ++i) Count(running[i].index, durations[i]);
-  if (failure.status.ok()) return true;
+  if (failure.status.ok()) return;
   // What failed on the device came before what this rank has refused since.
   failure_ = std::move(failure);
-  const bool collective_behind =
-      std::any_of(running.begin() + ended, running.end(), [&](const Running& operation) {
-        return operation.collective && &operation != &running[ended];
-      });
-  // Found by this rank alone, and nothing was queued behind it that would have told the others.
   const bool alone = !failure_->record ||
                      failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
-  return alone && !collective_behind;
+  // What was queued behind it has been declined in its turn, which tells the others.
+  const bool told = ended < running.size() &&
+                    std::any_of(running.begin() + ended + 1, running.end(),
+                                [](const Running& operation) { return operation.collective; });
+  others_know_ = others_know_ || told || !alone;
 }
 
 Sequence ProgramRunner::TakeSequence() {
@@ -112,14 +108,18 @@ Sequence ProgramRunner::TakeSequence() {
   return sequence;
 }
 
-// When the others could not be told, that is the graver failure.
-void ProgramRunner::DeclineAt(const v1::ProgramOperation& operation, Sequence sequence) {
+// When the others could not be told, that is the graver failure. Where operations queue, the others
+// have queued the rest of the iteration before they hear of it, and wait at each: so it is declined
+// one by one.
+bool ProgramRunner::DeclineAt(const v1::ProgramOperation& operation, Sequence sequence) {
+  others_know_ = true;
   const Failure decline = launcher_.Decline(operation, sequence);
-  if (decline.status.ok()) return;
+  if (decline.status.ok()) return site_.data_path.queues();
   const std::string message =
       absl::StrCat(decline.status.message(),
                    "; this rank had refused the operation: ", failure_->status.message());
   failure_ = Failure{absl::Status(decline.status.code(), message), decline.record};
+  return false;
 }
 
 void ProgramRunner::Count(int index, absl::Duration duration) {

@@ -55,9 +55,10 @@ class ProgramRunner {
   absl::Status Prepare();
   // False when the program ends with this operation.
   bool Step(int index);
-  // Waits for what is still running; whether the program goes on.
-  bool Settle();
-  void DeclineAt(const v1::ProgramOperation& operation, Sequence sequence);
+  // Waits for what is still running.
+  void Settle();
+  // As Step.
+  bool DeclineAt(const v1::ProgramOperation& operation, Sequence sequence);
   Sequence TakeSequence();
   void Count(int index, absl::Duration duration);
   void ReportProgress();
@@ -78,6 +79,7 @@ class ProgramRunner {
   OperationLauncher launcher_;
   Sequence next_sequence_;
   absl::optional<Failure> failure_;
+  bool others_know_ = false;  // of the failure, by a collective operation
   std::vector<Running> running_;
   int32_t iterations_done_ = 0;
   std::vector<v1::OperationTiming> timings_;

@@ -323,5 +323,64 @@ TEST_F(ProgramRunnerTest, AnAbortFromAnotherThreadEndsAWait) {
   other.join();
 }
 
+// The same on a data path that queues: an iteration is launched as a whole, then settled.
+class QueuedProgramTest : public ProgramRunnerTest {
+ protected:
+  QueuedProgramTest() { path_->set_queues(); }
+};
+
+TEST_F(QueuedProgramTest, AnIterationIsQueuedAndMeasuredByTheDataPath) {
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_EQ(outcome.progress.iterations_done(), 2);
+  EXPECT_EQ(outcome.progress.last_sequence(), 6u);
+  const v1::OperationTiming& combine = outcome.progress.timings(3);
+  EXPECT_EQ(combine.count(), 2);
+  EXPECT_EQ(combine.total_ns(), 2 * absl::ToInt64Nanoseconds(FakeDataPath::kQueuedDuration));
+  EXPECT_TRUE(tensors_.Find("y").ok());
+}
+
+TEST_F(QueuedProgramTest, WhatFollowsAFailureDoesNotCount) {
+  Fail("dispatch", Leave(AbortReason::kBadRoute, Operation::kDispatch, 1));
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_weights 2", "run_experts 0", "combine 3"));
+  EXPECT_EQ(outcome.status.reason(), "BAD_ROUTE");
+  EXPECT_EQ(outcome.status.operation_error().sequence(), 1u);
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+  EXPECT_EQ(outcome.progress.timings(0).count(), 0);
+  EXPECT_EQ(ReasonOf(tensors_.Find("y").status()), kReasonStaleObject);
+  path_->set_behaviour({});
+  EXPECT_THAT(Run(kExperts, 4).status.message(), HasSubstr("no plan 'p'"));
+  EXPECT_EQ(Run(Layer(), 5).status.code(), 0);
+}
+
+// The others have queued the rest of the iteration before they hear of it.
+TEST_F(QueuedProgramTest, ARefusalDeclinesTheRestOfTheIteration) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kBarrier, R"(operations { dispatch { hidden: "z" topk_experts: "t" plan: "p" } })", kPrefetch,
+      kExperts, kBarrier, " iterations: 2"));
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 2", "decline 3", "decline 4"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_EQ(outcome.progress.last_sequence(), 4u);
+  EXPECT_EQ(outcome.progress.timings(0).count(), 1);
+}
+
+TEST_F(QueuedProgramTest, ALastFailureOfThisRankAloneIsToldInTheNextIteration) {
+  Fail("run_experts", {absl::FailedPreconditionError("slot 0 holds another expert"), {}});
+  const ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kExperts, " iterations: 3"));
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "run_experts 0", "decline 2"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+}
+
+TEST_F(QueuedProgramTest, AFailureOfThisRankAloneIsToldByWhatIsQueuedBehindIt) {
+  Fail("prefetch_weights", Leave(AbortReason::kStaleWeights, Operation::kPrefetchWeights, 2));
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_EQ(path_->calls().back(), "combine 3");
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+}
+
 }  // namespace
 }  // namespace perigee

@@ -80,9 +80,27 @@ absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) 
     last_error_.reset();
   }
   Outcome outcome = behaviour_ ? behaviour_(operation, sequence) : Outcome{};
+  if (queues_ && (outcome.record || !absl::IsInvalidArgument(outcome.status))) {
+    queued_.push_back(std::move(outcome));
+    return absl::OkStatus();
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   last_error_ = outcome.record;
   return outcome.status;
+}
+
+absl::Status FakeDataPath::Synchronize() {
+  const std::vector<Outcome> queued = std::exchange(queued_, {});
+  durations_.clear();
+  for (const Outcome& outcome : queued) {
+    if (!outcome.status.ok()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      last_error_ = outcome.record;
+      return outcome.status;
+    }
+    durations_.push_back(kQueuedDuration);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PlanPtr> FakeDataPath::Dispatch(Sequence sequence, const DispatchInput& input,

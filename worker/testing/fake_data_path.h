@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "kernels/backend.h"
 
 namespace perigee {
@@ -29,6 +30,10 @@ class FakeDataPath final : public DataPath {
   ~FakeDataPath() override;
 
   void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
+  // From now on calls return OK and Synchronize tells the first failure, but for INVALID_ARGUMENT
+  // without a record, which is refused at once. Each operation takes kQueuedDuration.
+  static constexpr absl::Duration kQueuedDuration = absl::Milliseconds(2);
+  void set_queues() { queues_ = true; }
   // "dispatch 1", "run_experts 0", "decline 7", in order.
   std::vector<std::string> calls() const;
   // An operation that ends early for this reason, as a backend would report it.
@@ -57,7 +62,9 @@ class FakeDataPath final : public DataPath {
                        const CombineOutput& output) override;
   absl::Status Barrier(Sequence sequence) override;
   absl::Status Decline(Sequence sequence) override;
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  bool queues() const override { return queues_; }
+  absl::Status Synchronize() override;
+  std::vector<absl::Duration> durations() const override { return durations_; }
   void Abort(int32_t lost_rank, const std::string& reason) override;
   void RequestCancel(bool wanted) override;
   absl::optional<ErrorRecord> last_error() const override;
@@ -71,6 +78,9 @@ class FakeDataPath final : public DataPath {
   const DataPathOptions options_;
   const std::function<void()> on_end_;
   Behaviour behaviour_;
+  bool queues_ = false;
+  std::vector<Outcome> queued_;
+  std::vector<absl::Duration> durations_;
   std::vector<BFloat16> rows_;
   std::vector<float> row_weights_;
   DispatchInput last_dispatch_;
