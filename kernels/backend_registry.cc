@@ -41,6 +41,12 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const BackendChoice& choice)
     return absl::FailedPreconditionError(
         absl::StrCat("backend cuda: ", DescribeCudaDevices(devices)));
   }
+  const auto index = static_cast<size_t>(choice.device);
+  if (index < devices.devices.size() && choice.sms > devices.devices[index].multiprocessors) {
+    return absl::InvalidArgumentError(absl::StrCat("SMs of the worker is ", choice.sms,
+                                                   ", the device has ",
+                                                   devices.devices[index].multiprocessors));
+  }
   CudaBackendOptions options;
   options.device = choice.device;
   options.memory_handle = choice.memory_handle;

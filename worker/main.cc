@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -145,6 +146,8 @@ int ListDevices() {
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  // Before CUDA is first used: a stream for each buffer, and no two in one hardware queue.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     std::printf("perigee-worker: one worker of a Perigee cluster\n%s",
                 DescribeFlags(kFlags).c_str());

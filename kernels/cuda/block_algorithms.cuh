@@ -19,7 +19,8 @@ __device__ inline int32_t PackedValue(uint64_t packed) {
   return static_cast<int32_t>(static_cast<uint32_t>(packed >> 32) ^ 0x80000000u);
 }
 
-// The greatest of all threads' values, for all threads. `shared` [32] may be used again after it.
+// The greatest of all threads' values, for all threads. `shared` [blockDim.x / 32] may be used
+// again after it.
 __device__ inline uint64_t BlockMax(uint64_t value, uint64_t* shared) {
   for (int offset = 16; offset > 0; offset /= 2) {
     const uint64_t other = __shfl_xor_sync(0xffffffffu, value, offset);

@@ -79,6 +79,9 @@ class CudaDataPath final : public DataPath {
     const auto cuda_plan = CudaPlanOf(rank_, plan);
     if (!cuda_plan.ok()) return cuda_plan.status();
     if (absl::Status status = WaitForStream(rank_); !status.ok()) return status;
+    if (rank_.page->host()->report.kind != static_cast<uint32_t>(ReportKind::kNone)) {
+      return absl::FailedPreconditionError("an operation has failed: Synchronize tells which");
+    }
     return ReadPlanTensors(rank_.device, rank_, **cuda_plan);
   }
   BFloat16* rows() const override { return rank_.own().rows; }
@@ -102,6 +105,8 @@ class CudaDataPath final : public DataPath {
         return status;
       }
       auto end = RecordEvent(rank_);
+      // The operation runs: it must not look refused.
+      if (!end.ok()) Abort(-1, std::string(end.status().message()));
       if (!end.ok()) return end.status();
       rank_.queued.back().begin = *std::move(begin);
       rank_.queued.back().end = *std::move(end);

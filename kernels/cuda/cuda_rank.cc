@@ -1,6 +1,5 @@
 #include "kernels/cuda/cuda_rank.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,7 +112,8 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
 }
 
 OperationMark MarkOf(const CudaRank& rank, Operation operation) {
-  return {rank.progress->sequence().value, static_cast<uint32_t>(operation), 0};
+  return {rank.progress->sequence().value, static_cast<uint32_t>(operation),
+          static_cast<uint32_t>(rank.queued.size())};
 }
 
 absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operation) {

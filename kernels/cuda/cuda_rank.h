@@ -30,7 +30,6 @@ namespace perigee {
 // What is needed to tell what became of a queued operation.
 struct QueuedOperation {
   OperationMark mark = {};
-  bool declined = false;       // Decline(): that all were told is all it wants
   bool consumes_rows = false;  // changes the caller's rows in the shard
   bool spoils_shard = false;   // changes the shard before all have agreed on the operation
   LiveRows live_before = {};   // what the shard held when it was queued
@@ -71,7 +70,7 @@ absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operat
 absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
                         QueuedOperation queued);
 absl::Status QueueExit(CudaRank& rank);
-// The mark of the operation begun.
+// The mark of the operation begun, before it is noted as queued.
 OperationMark MarkOf(const CudaRank& rank, Operation operation);
 
 // A mark in the rank's stream, with timing.

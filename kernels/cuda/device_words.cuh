@@ -81,6 +81,7 @@ __device__ inline bool BreakPath(const PathView& path) {
 __device__ inline void Publish(Report& report, const OperationMark& mark, ReportKind kind) {
   report.operation = mark.operation;
   report.sequence = mark.sequence;
+  report.place = mark.place;
   report.kind = static_cast<uint32_t>(kind);
 }
 

@@ -64,6 +64,7 @@ struct Report {
   uint32_t kind = 0;  // ReportKind, written last
   uint32_t operation = 0;
   uint64_t sequence = 0;
+  uint32_t place = 0;  // OperationMark
   uint32_t phase = 0;
   int32_t rank = -1;
   uint64_t seen = 0;
@@ -102,7 +103,7 @@ struct PathView {
 struct OperationMark {
   uint64_t sequence = 0;   // of the last collective operation, for those that have none
   uint32_t operation = 0;  // Operation
-  uint32_t reserved = 0;
+  uint32_t place = 0;      // among those queued since the host last asked what became of them
 };
 
 }  // namespace perigee

@@ -81,7 +81,6 @@ __global__ void __launch_bounds__(kPlacementThreads)
       if (rank == path.rank) scratch.before[expert] = sum;
       sum += scratch.counts[static_cast<int64_t>(rank) * experts + expert];
     }
-    scratch.expert_counts[expert] = sum;
     scratch.remaining[expert] = sum;
     atomicAdd(&surplus[path.geometry.home_rank(expert)], sum);
     atomicAdd(&total, sum);

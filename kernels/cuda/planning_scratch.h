@@ -36,7 +36,6 @@ struct PlanningScratch {
   int32_t* routes = nullptr;  // [S * K] this rank's, private: what is counted is what is placed
   int32_t* chunk_counts = nullptr;     // [chunks, E] routes, then those of earlier chunks
   int32_t* counts = nullptr;           // [R, E] histograms, copied out of the ranks' shards
-  int32_t* expert_counts = nullptr;    // [E] of all ranks
   int32_t* before = nullptr;           // [E] routes of lower ranks
   int32_t* transfers = nullptr;        // [R, R] what a home rank gives to a rank
   int32_t* remaining = nullptr;        // [E] of a home's routes not yet given away
@@ -62,7 +61,6 @@ inline PlanningScratch PlacePlanningScratch(const Geometry& geometry, std::byte*
   scratch.routes = place(geometry.routes());
   scratch.chunk_counts = place(RouteChunks::Of(geometry).count * experts);
   scratch.counts = place(ranks * experts);
-  scratch.expert_counts = place(experts);
   scratch.before = place(experts);
   scratch.transfers = place(ranks * ranks);
   scratch.remaining = place(experts);

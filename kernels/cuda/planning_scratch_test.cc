@@ -33,10 +33,9 @@ TEST(PlanningScratchTest, PartsFollowEachOtherAndFit) {
     const PlanningScratch scratch = PlacePlanningScratch(geometry, memory.data(), &same_bytes);
     EXPECT_EQ(same_bytes, size_bytes);
     const int32_t* const parts[] = {
-        scratch.routes,         scratch.chunk_counts, scratch.counts,      scratch.expert_counts,
-        scratch.before,         scratch.transfers,    scratch.remaining,   scratch.alloc,
-        scratch.remote,         scratch.slot_of,      scratch.group_start, scratch.duplicates_of,
-        scratch.duplicate_start};
+        scratch.routes,    scratch.chunk_counts, scratch.counts,        scratch.before,
+        scratch.transfers, scratch.remaining,    scratch.alloc,         scratch.remote,
+        scratch.slot_of,   scratch.group_start,  scratch.duplicates_of, scratch.duplicate_start};
     for (size_t i = 1; i < std::size(parts); ++i) EXPECT_GE(parts[i], parts[i - 1]);
     const auto* end = reinterpret_cast<const int32_t*>(memory.data() + size_bytes);
     EXPECT_GE(end - scratch.duplicate_start, geometry.logical_rows());

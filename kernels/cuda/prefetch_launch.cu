@@ -14,7 +14,8 @@ int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const Plan
   CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, false);
   if (path.geometry.slots > 0) {
     // At most E/R experts are remote, but more slots than that are legal.
-    const dim3 grid(target.sms, std::clamp(path.geometry.slots, 1, 64));
+    const int slots = std::clamp(path.geometry.slots, 1, 64);
+    const dim3 grid(std::max(1, target.sms / slots), slots);
     CopySlotsKernel<<<grid, kRowThreads, 0, stream>>>(path, plan, weights, slot_is_good);
   }
   CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, true);

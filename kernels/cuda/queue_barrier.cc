@@ -15,7 +15,7 @@ absl::Status QueueDecline(CudaRank& rank, Sequence sequence) {
   absl::Status status = BeginCollective(rank, sequence, Operation::kNone);
   if (!status.ok()) return status;
   return QueueEntry(rank, OperationDescriptor(), kEntryDeclined,
-                    {.mark = MarkOf(rank, Operation::kNone), .declined = true});
+                    {.mark = MarkOf(rank, Operation::kNone)});
 }
 
 }  // namespace perigee

@@ -148,9 +148,10 @@ __global__ void __launch_bounds__(kBarrierThreads)
   __syncthreads();
   Announce(path, mark, entry, flags);
   if (!wait) return;
-  // A rank that declines has told the others; what they make of it is not its business.
   if (!WaitForAll(path, mark, Phase::kEntry, deadline_ns)) return;
-  if (path.state->stop == 0) AllSayTheSame(path, mark, entry);
+  // A rank that declines has told the others; what they make of it is not its business.
+  const bool declines = (entry.flags & kEntryDeclined) != 0;
+  if (path.state->stop == 0 && !declines) AllSayTheSame(path, mark, entry);
 }
 
 __global__ void __launch_bounds__(kBarrierThreads)

@@ -12,7 +12,6 @@ namespace perigee {
 
 inline constexpr int kVectorElements = 8;
 inline constexpr int kRowThreads = 512;
-inline constexpr int kRowWarps = kRowThreads / 32;
 // Loads in flight per lane before the first store.
 inline constexpr int kVectorsInFlight = 4;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -46,7 +47,6 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
     case ReportKind::kNone:
       return absl::OkStatus();
     case ReportKind::kEntries:
-      if (queued.declined) return absl::OkStatus();
       return progress.Left(Decide(report.sequence, EntriesOf(rank, report)));
     case ReportKind::kDeadline:
       return progress.WaitFailed(AbortReason::kDeadline, report.rank, report.seen);
@@ -75,11 +75,18 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
 }
 
 QueuedOperation* FindQueued(CudaRank& rank, const Report& report) {
-  const auto is_it = [&](const QueuedOperation& queued) {
-    return queued.mark.sequence == report.sequence && queued.mark.operation == report.operation;
-  };
-  const auto found = std::find_if(rank.queued.begin(), rank.queued.end(), is_it);
-  return found == rank.queued.end() ? nullptr : &*found;
+  if (report.place >= rank.queued.size()) return nullptr;
+  QueuedOperation& queued = rank.queued[report.place];
+  const bool same =
+      queued.mark.sequence == report.sequence && queued.mark.operation == report.operation;
+  return same ? &queued : nullptr;
+}
+
+// Reports that are themselves why nothing can follow.
+bool Breaks(ReportKind kind) {
+  return kind == ReportKind::kDeadline || kind == ReportKind::kOutOfStep ||
+         kind == ReportKind::kAborted || kind == ReportKind::kHistogram ||
+         kind == ReportKind::kLinks;
 }
 
 // Neither the failed operation nor those queued behind it have made their plans.
@@ -122,7 +129,6 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
 
 // Of the operations before the first that failed; `failed` is the number of these.
 absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
-  rank.durations.clear();
   absl::Status status;
   for (size_t i = 0; i < rank.queued.size(); ++i) {
     QueuedOperation& queued = rank.queued[i];
@@ -141,7 +147,7 @@ absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
 // The report has been read: new operations find a clean path, unless nothing can follow.
 absl::Status ClearReport(CudaRank& rank) {
   HostPage& page = *rank.page->host();
-  page.report.kind = static_cast<uint32_t>(ReportKind::kNone);
+  page.report = Report();
   if (page.broken != 0) return absl::OkStatus();
   return FillDevice(rank.device, reinterpret_cast<std::byte*>(&rank.view.state->stop), 0,
                     sizeof(rank.view.state->stop));
@@ -173,8 +179,17 @@ absl::Status WaitForStream(CudaRank& rank) {
 }
 
 absl::Status Settle(CudaRank& rank) {
-  if (absl::Status status = WaitForStream(rank); !status.ok()) return status;
+  rank.durations.clear();
+  if (absl::Status status = WaitForStream(rank); !status.ok()) {
+    // Recorded, so that the generation ends; the code says what became of the device. What is
+    // queued stays noted: after a timeout the device may still use its events.
+    const absl::Status aborted = rank.progress->Aborted();
+    rank.live = LiveRows();
+    VoidPlansFrom(rank, rank.queued.data());
+    return absl::Status(status.code(), aborted.message());
+  }
   const Report& report = rank.page->host()->report;
+  const auto kind = static_cast<ReportKind>(report.kind);
   absl::Status status;
   size_t failed = rank.queued.size();
   if (report.kind != static_cast<uint32_t>(ReportKind::kNone)) {
@@ -189,6 +204,18 @@ absl::Status Settle(CudaRank& rank) {
     rank.live = LiveRows();
     VoidPlansFrom(rank, rank.queued.data());
     failed = 0;
+  }
+  // The path broke behind the failure told, or before these operations were queued.
+  const bool untold = rank.page->host()->broken != 0 && !Breaks(kind);
+  if (untold && !rank.queued.empty() && !rank.progress->aborted()) {
+    status =
+        Damaged(*rank.progress,
+                status.ok() ? std::string("the ranks came to be at different places before it")
+                            : absl::StrCat(std::string(status.message()),
+                                           "; behind it the ranks came to be at different places"));
+    rank.live = LiveRows();
+    VoidPlansFrom(rank, rank.queued.data());
+    if (kind == ReportKind::kNone) failed = 0;
   }
   const absl::Status measured = MeasureDurations(rank, failed);
   rank.queued.clear();

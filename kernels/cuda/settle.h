@@ -7,9 +7,9 @@
 
 namespace perigee {
 
-// Waits, bounded by the operations' own deadlines, until the stream is empty, without asking what
-// became of the operations. DEADLINE_EXCEEDED where the device does not come to an end; DATA_LOSS
-// where this process's CUDA context is lost.
+// Waits, bounded by the operations' own timeouts and five minutes for what waits for no peer, until
+// the stream is empty, without asking what became of the operations. DEADLINE_EXCEEDED where the
+// device does not come to an end; DATA_LOSS where this process's CUDA context is lost.
 absl::Status WaitForStream(CudaRank& rank);
 
 // Waits, and returns the first error of the operations queued since the last call; last_error() is

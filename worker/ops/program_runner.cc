@@ -90,7 +90,13 @@ void ProgramRunner::Settle() {
   const size_t ended = std::min(durations.size(), running.size());
   for (size_t i = 0; i < ended; ++i) Count(running[i].index, durations[i]);
   if (failure.status.ok()) return;
-  // What failed on the device came before what this rank has refused since.
+  // It came before what this rank has refused since, or is that the others could not be told of it.
+  if (failure_ && !failure_->record && failure.record) {
+    failure.status = absl::Status(
+        failure.status.code(),
+        absl::StrCat(std::string(failure.status.message()),
+                     "; this rank had refused an operation: ", failure_->status.message()));
+  }
   failure_ = std::move(failure);
   const bool alone = !failure_->record ||
                      failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);

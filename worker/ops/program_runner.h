@@ -6,6 +6,8 @@
 //  - a collective operation is refused before its launch: this rank declines it, all leave there.
 //  - a local operation fails, or this rank alone finds stale weights: this rank declines the next
 //    collective operation of the program; if there is none, it just reports.
+//    Where operations queue, the rest of the iteration is declined, in both cases: the others have
+//    queued it.
 //  - an operation was left early: the program ends here; the record says whether all did.
 #ifndef PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 #define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
