@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <random>
 
+#include "kernels/host/host_backend.h"
 #include "tests/contract/contract_backends.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/expert_store.h"
@@ -50,7 +52,9 @@ std::vector<ExpertBits> RandomExperts(std::mt19937_64& random, int32_t experts,
 // the other ranks need replicas.
 class ExpertsContractTest : public ContractTest {
  protected:
-  void Start(int32_t slots, const WeightsShape& shape = {24, 40}, int threads = 1) {
+  void Start(int32_t slots, const WeightsShape& shape = {24, 40}, int threads = 1,
+             Backend* other = nullptr) {
+    Backend& on = other == nullptr ? backend() : *other;
     random_.seed(kSeed);
     geometry_ = {
         .ranks = 4, .experts = 8, .tokens = 400, .topk = 3, .slots = slots, .token_padding = 8};
@@ -61,8 +65,8 @@ class ExpertsContractTest : public ContractTest {
     options.hidden = shape.hidden;
     options.own_mappings = GetParam().own_mappings;
     options.threads = threads;
-    group_ = std::make_unique<RankGroup>(backend(), options);
-    store_ = std::make_unique<ExpertStore>(backend(), geometry_, shape, options.own_mappings);
+    group_ = std::make_unique<RankGroup>(on, options);
+    store_ = std::make_unique<ExpertStore>(on, geometry_, shape, options.own_mappings);
     experts_ = RandomExperts(random_, geometry_.experts, shape);
     values_.clear();
     for (const ExpertBits& expert : experts_) values_.push_back(ValuesOf(expert));
@@ -88,6 +92,7 @@ class ExpertsContractTest : public ContractTest {
     return group < geometry_.experts ? group : ExpertInSlot(rank, group - geometry_.experts);
   }
   void ExpectSlots(int32_t layer, uint64_t version);
+  std::vector<double> OutputsOn(Backend& on);
   std::vector<double> RowValues(const std::vector<BFloat16>& rows, int32_t row) {
     const auto first = rows.begin() + static_cast<size_t>(row) * group_->hidden();
     return ValuesOf(std::vector<BFloat16>(first, first + group_->hidden()));
@@ -222,6 +227,34 @@ TEST_P(ExpertsContractTest, InPlaceAndSharedByThreadsGiveTheSameBits) {
     EXPECT_TRUE(copied == in_place);
   }
   ExpectExpertRows(outputs, true);
+}
+
+// Of all ranks, computed in place, the used rows.
+std::vector<double> ExpertsContractTest::OutputsOn(Backend& on) {
+  Start(2, {136, 72}, 1, &on);
+  ExpectOk(Prefetch(kLayer, kVersion));
+  std::vector<double> outputs;
+  for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
+    DataPath& path = group_->path(rank);
+    absl::Status status =
+        path.RunExperts(made_[rank].plan, store_->WeightsOf(rank, kLayer, kVersion),
+                        {path.rows(), path.row_weights(), path.rows()});
+    EXPECT_TRUE(status.ok()) << status;
+    std::vector<BFloat16> rows = group_->ReadRows(rank);
+    rows.resize(made_[rank].tensors.cu_seqlens.back() * group_->hidden());
+    Append(outputs, ValuesOf(rows));
+  }
+  return outputs;
+}
+
+TEST_P(ExpertsContractTest, AgreesWithTheHostBackend) {
+  const std::unique_ptr<Backend> host = CreateHostBackend();
+  const std::vector<double> expected = OutputsOn(*host);
+  const double error = RelativeError(OutputsOn(backend()), expected);
+  std::printf("relative error: %.3g to the host backend\n", error);
+  EXPECT_LE(error, 3e-4);
+  group_.reset();  // before the backends
+  store_.reset();
 }
 
 TEST_P(ExpertsContractTest, ANanRowStaysAlone) {
