@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank) {
 
 absl::Status LaunchStatus(CudaRank& rank, int error, const char* what) {
   if (error == 0) return absl::OkStatus();
-  const absl::Status status = CudaStatus(error, absl::StrCat("launching ", what));
+  absl::Status status = CudaStatus(error, absl::StrCat("launching ", what));
   rank.progress->Abort(-1, std::string(status.message()));
   return status;
 }

@@ -119,7 +119,7 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
   }
   rank.progress->Resume(Sequence(report.sequence), static_cast<Operation>(report.operation),
                         static_cast<Phase>(report.phase));
-  const absl::Status status = StatusOf(rank, report, *queued);
+  absl::Status status = StatusOf(rank, report, *queued);
   rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), *queued);
   VoidPlansFrom(rank, queued);
   if (!queued->consumes_rows) return status;

@@ -63,7 +63,7 @@ absl::Status Progress::Fail(ErrorRecord record, const std::string& text) {
   record.phase = static_cast<uint32_t>(current_.phase);
   record.rank = options_.rank.value;
   const auto reason = static_cast<AbortReason>(record.reason);
-  const absl::Status status = OperationStatus(record, text);
+  absl::Status status = OperationStatus(record, text);
   const bool goes_on = AllRanksLeave(reason) || reason == AbortReason::kStaleWeights;
   if (!goes_on && broken_.empty()) {
     broken_ = absl::StrCat("no operation can follow in this generation after: ",
