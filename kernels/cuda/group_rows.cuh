@@ -23,6 +23,12 @@ __device__ inline DeviceGroupRows RowsOfGroup(const PlanView& plan, int32_t grou
   return rows;
 }
 
+// Expert in one of the rank's slots, -1 where it is empty.
+__device__ inline int32_t ExpertInSlot(const PlanView& plan, const Geometry& geometry, int32_t rank,
+                                       int32_t slot) {
+  return plan.experts_to_copy[int64_t{rank} * geometry.slots + slot];
+}
+
 // Up to the last group's end; those past it are undefined.
 __device__ inline int32_t UsedRows(const PlanView& plan, const Geometry& geometry) {
   return plan.cu_seqlens[geometry.groups() - 1];

@@ -14,10 +14,6 @@ namespace perigee {
 
 inline constexpr int kPlanExpertsThreads = 256;
 
-__device__ inline int32_t SlotExpert(const PathView& path, const PlanView& plan, int32_t slot) {
-  return plan.experts_to_copy[int64_t{path.rank} * path.geometry.slots + slot];
-}
-
 // Whether a non-empty group's weights are those that are wanted.
 __device__ inline bool GroupIsGood(const PathView& path, const ExpertsArguments& arguments,
                                    int32_t group) {
@@ -27,7 +23,8 @@ __device__ inline bool GroupIsGood(const PathView& path, const ExpertsArguments&
     return HomeHolds(arguments.weights, held);
   }
   const SlotTag held = *SlotTagAt(arguments.weights, slot);
-  return held == WantedTag(arguments.weights, SlotExpert(path, arguments.plan, slot));
+  return held ==
+         WantedTag(arguments.weights, ExpertInSlot(arguments.plan, path.geometry, path.rank, slot));
 }
 
 __device__ inline void RefuseGroup(const PathView& path, const OperationMark& mark,
@@ -43,7 +40,8 @@ __device__ inline void RefuseGroup(const PathView& path, const OperationMark& ma
     return;
   }
   report.held = *SlotTagAt(arguments.weights, slot);
-  report.wanted = WantedTag(arguments.weights, SlotExpert(path, arguments.plan, slot));
+  report.wanted =
+      WantedTag(arguments.weights, ExpertInSlot(arguments.plan, path.geometry, path.rank, slot));
   Publish(report, mark, ReportKind::kSlotRefused);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/group_rows.cuh"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/weights_words.cuh"
@@ -12,10 +13,6 @@
 namespace perigee {
 
 inline constexpr int kSlotThreads = 256;
-
-__device__ inline int32_t ExpertInSlot(const PathView& path, const PlanView& plan, int32_t slot) {
-  return plan.experts_to_copy[int64_t{path.rank} * path.geometry.slots + slot];
-}
 
 // The least stale slot, with what its home held, by one block of threads that each know of one at
 // most: an earlier kernel's finding is kept where it is of a lower slot.
@@ -42,7 +39,8 @@ __global__ void __launch_bounds__(kSlotThreads)
   __syncthreads();
   for (int32_t first = 0; first < path.geometry.slots; first += kSlotThreads) {
     const int32_t slot = first + static_cast<int32_t>(threadIdx.x);
-    const int32_t expert = slot < path.geometry.slots ? ExpertInSlot(path, plan, slot) : -1;
+    const int32_t expert =
+        slot < path.geometry.slots ? ExpertInSlot(plan, path.geometry, path.rank, slot) : -1;
     int32_t stale = INT32_MAX;
     HomeHeader held;
     if (expert >= 0 && (!after_copy || slot_is_good[slot] != 0)) {
@@ -68,7 +66,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t vectors = weights.shape.matrix_elements() / kVectorElements;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int32_t slot = blockIdx.y; slot < path.geometry.slots; slot += gridDim.y) {
-    const int32_t expert = ExpertInSlot(path, plan, slot);
+    const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
     if (expert < 0 || slot_is_good[slot] == 0) continue;
     const DeviceMatrices home = HomeMatrices(weights, path.geometry, expert);
     const DeviceMatrices own = SlotMatrices(weights, slot);
@@ -90,7 +88,7 @@ __global__ void ReportStaleSlotKernel(PathView path, OperationMark mark, PlanVie
   Report& report = path.page->report;
   report.phase = static_cast<uint32_t>(Phase::kExit);
   report.slot = path.state->stale_slot;
-  report.rank = path.geometry.home_rank(ExpertInSlot(path, plan, report.slot));
+  report.rank = path.geometry.home_rank(ExpertInSlot(plan, path.geometry, path.rank, report.slot));
   report.home = path.state->stale_home;
   Publish(report, mark, ReportKind::kStaleHome);
 }

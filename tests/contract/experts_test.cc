@@ -248,13 +248,12 @@ std::vector<double> ExpertsContractTest::OutputsOn(Backend& on) {
 }
 
 TEST_P(ExpertsContractTest, AgreesWithTheHostBackend) {
+  if (queueing_backend().info().name == "host") GTEST_SKIP() << "this is the host backend";
   const std::unique_ptr<Backend> host = CreateHostBackend();
   const std::vector<double> expected = OutputsOn(*host);
   const double error = RelativeError(OutputsOn(backend()), expected);
   std::printf("relative error: %.3g to the host backend\n", error);
   EXPECT_LE(error, 3e-4);
-  group_.reset();  // before the backends
-  store_.reset();
 }
 
 TEST_P(ExpertsContractTest, ANanRowStaysAlone) {
