@@ -145,9 +145,14 @@ int ListDevices() {
   return 0;
 }
 
-int Main(const std::vector<std::string>& arguments) {
-  // Before CUDA is first used: a stream for each buffer, and no two in one hardware queue.
+// Before CUDA is first used: a stream for each buffer, and no two in one hardware queue. Workers that
+// share a device have few buffers each, and MPS has not so many queues for all of them.
+void SeparateHardwareQueues() {
+  if (absl::GetFlag(FLAGS_sms).value_or(0) > 0) return;
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+}
+
+int Main(const std::vector<std::string>& arguments) {
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     std::printf("perigee-worker: one worker of a Perigee cluster\n%s",
                 DescribeFlags(kFlags).c_str());
@@ -155,6 +160,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   if (absl::Status status = ParseFlags(kFlags, arguments); !status.ok()) return Fail(status, 2);
   if (absl::GetFlag(FLAGS_list_devices)) return ListDevices();
+  SeparateHardwareQueues();
   absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return Fail(options.status(), StartExitStatus(options.status()));
   InitLogging(absl::StrCat("worker/", options->name), LogLevel::kInfo);
