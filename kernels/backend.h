@@ -130,6 +130,21 @@ struct DataPathOptions {
   std::vector<std::byte*> shards;
   absl::Duration operation_timeout = absl::Seconds(10);
   int threads = 1;  // host backend: threads that share one operation's rows
+  // The rest is for the CUDA backend.
+  // SMs of kernels that wait for peers or reach into their memory, reserved while the data path
+  // lives; 0: the backend's default.
+  int32_t sms = 0;
+  // SMs of kernels that stay in this rank's memory (expansion, local sum). They wait for nobody, so
+  // they are not reserved. 0: all that the backend may use.
+  int32_t local_sms = 0;
+  bool programmatic_launch = true;     // programmatic dependent launch within an operation
+  bool high_priority_stream = false;   // the stream's kernels go before others' on the device
+};
+
+// What ProbeCopy copies onto.
+enum class CopyProbe {
+  kOwnShard,  // the second half of the own rows
+  kNextRank,  // the second half of those of rank (r + 1) % R
 };
 
 // One rank of one buffer in one generation. Operations are called from one thread at a time, in the
@@ -167,6 +182,10 @@ class DataPath {
                                const CombineOutput& output) = 0;
   // Collective. Waits for every rank.
   virtual absl::Status Barrier(Sequence sequence) = 0;
+  // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain copy
+  // takes, to hold the other operations against. The rows in the shards are undefined after it.
+  // Callers put barriers around it where a neighbour's rows are overwritten.
+  virtual absl::Status ProbeCopy(CopyProbe probe) = 0;
   // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
   // input is missing, an object is dead), whatever the operation is: all ranks leave at this
   // sequence, the others with kDeclined naming this rank, instead of waiting for it until their

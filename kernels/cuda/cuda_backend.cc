@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "kernels/cuda/dispatch_launch.h"
 #include "kernels/cuda/planning_launch.h"
 #include "kernels/cuda/prefetch_launch.h"
+#include "kernels/cuda/probe_copy_launch.h"
 #include "kernels/cuda/rank_barrier_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
 #include "kernels/cuda/sm_budget.h"
@@ -30,11 +32,12 @@ constexpr int kLeastComputeMajor = 9;
 class CudaBackend final : public Backend {
  public:
   CudaBackend(CudaBackendOptions options, std::string description, HandleKind kind,
-              std::shared_ptr<SmBudget> sms)
+              std::shared_ptr<SmBudget> sms, int32_t local_sms)
       : options_(std::move(options)),
         description_(std::move(description)),
         kind_(kind),
-        sms_(std::move(sms)) {}
+        sms_(std::move(sms)),
+        local_sms_(local_sms) {}
 
   BackendInfo info() const override {
     BackendInfo info;
@@ -69,9 +72,11 @@ class CudaBackend final : public Backend {
       const DataPathOptions& options) override {
     absl::Status status = CheckDataPathOptions(options, kHostGranularityBytes);
     if (!status.ok()) return status;
-    auto share = SmBudget::Reserve(sms_, options_.sms_per_buffer);
+    auto share = SmBudget::Reserve(sms_, options.sms > 0 ? options.sms : options_.sms_per_buffer);
     if (!share.ok()) return share.status();
-    return CreateCudaDataPath(options_.device, options, *std::move(share));
+    DataPathOptions resolved = options;
+    if (resolved.local_sms == 0) resolved.local_sms = local_sms_;
+    return CreateCudaDataPath(options_.device, resolved, *std::move(share));
   }
 
  private:
@@ -79,6 +84,7 @@ class CudaBackend final : public Backend {
   const std::string description_;
   const HandleKind kind_;
   const std::shared_ptr<SmBudget> sms_;
+  const int32_t local_sms_;  // where a data path's options leave it open
 };
 
 absl::StatusOr<CudaDevice> FindDevice(int index) {
@@ -105,7 +111,8 @@ absl::Status LoadAllKernels(int device) {
   const auto scope = DeviceScope::Enter(device);
   if (!scope.ok()) return scope.status();
   for (int error : {LoadRankBarrierKernels(), LoadPlanningKernels(), LoadDispatchKernels(),
-                    LoadCombineKernels(), LoadPrefetchKernels(), LoadRunExpertsKernels()}) {
+                    LoadCombineKernels(), LoadPrefetchKernels(), LoadRunExpertsKernels(),
+                    LoadProbeCopyKernels()}) {
     if (error != 0) return CudaStatus(error, "loading kernels");
   }
   return absl::OkStatus();
@@ -127,7 +134,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const CudaBackendOpti
   if (!kind.ok()) return kind.status();
   if (absl::Status status = LoadAllKernels(options.device); !status.ok()) return status;
   return std::make_unique<CudaBackend>(options, device->name, *kind,
-                                       std::make_shared<SmBudget>(sms));
+                                       std::make_shared<SmBudget>(sms),
+                                       std::min<int32_t>(sms, device->multiprocessors));
 }
 
 }  // namespace perigee

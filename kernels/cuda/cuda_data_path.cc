@@ -59,6 +59,9 @@ class CudaDataPath final : public DataPath {
   absl::Status Barrier(Sequence sequence) override {
     return Timed([&] { return QueueBarrier(rank_, sequence); });
   }
+  absl::Status ProbeCopy(CopyProbe probe) override {
+    return Timed([&] { return QueueProbeCopy(rank_, probe); });
+  }
   absl::Status Decline(Sequence sequence) override {
     return Timed([&] { return QueueDecline(rank_, sequence); });
   }

@@ -99,6 +99,7 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   static_cast<RankShape&>(rank) = MakeRankShape(options);
   rank.device = device;
   rank.sms = std::move(sms);
+  rank.local_sms = options.local_sms;
   if (absl::Status status = CheckFresh(rank); !status.ok()) return status;
   if (absl::Status status = AllocateRank(rank); !status.ok()) return status;
   rank.plans = std::make_shared<PlanPool>(device, rank.geometry);

@@ -43,6 +43,7 @@ struct QueuedOperation {
 struct CudaRank : RankShape {
   int device = 0;
   std::unique_ptr<SmBudget::Share> sms;
+  int32_t local_sms = 1;
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;
   std::unique_ptr<PooledStream> stream;
@@ -56,7 +57,9 @@ struct CudaRank : RankShape {
   std::vector<std::unique_ptr<Event>> spare_events;
   std::vector<absl::Duration> durations;  // of the operations settled last, up to the first failure
 
+  // Of kernels that reach into peers' memory, and of those that stay in this rank's.
   LaunchTarget target() const { return {(*stream)->get(), sms->sms()}; }
+  LaunchTarget local_target() const { return {(*stream)->get(), local_sms}; }
 };
 
 // Fills in everything. INVALID_ARGUMENT where this rank's shard has been used before.

@@ -1,5 +1,6 @@
 #include "kernels/host/host_data_path.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -59,6 +60,16 @@ class HostDataPath final : public DataPath {
     // Nothing lies between entry and exit, so the entry alone is the whole barrier. Orders: all
     // that any rank did before it, before all that any rank does after it.
     return rank_.collective->Enter(rank_.Descriptor(Operation::kBarrier), 0);
+  }
+  absl::Status ProbeCopy(CopyProbe probe) override {
+    absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
+    if (!status.ok()) return status;
+    const int64_t half = rank_.logical_rows() / 2;
+    const int32_t next = (rank_.rank.value + 1) % rank_.geometry.ranks;
+    const ShardView& to = probe == CopyProbe::kOwnShard ? rank_.own() : rank_.shards[next];
+    std::memcpy(to.rows + half * rank_.hidden, rank_.own().rows, rank_.row_bytes(half));
+    rank_.live = LiveRows();
+    return absl::OkStatus();
   }
   absl::Status Decline(Sequence sequence) override { return rank_.collective->Decline(sequence); }
 

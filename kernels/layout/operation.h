@@ -18,6 +18,7 @@ enum class Operation : uint32_t {
   kRunExperts = 4,
   kCombine = 5,
   kBarrier = 6,
+  kProbeCopy = 7,  // local, for measuring
 };
 
 // What all ranks must agree on before a collective operation touches a peer's memory. Token counts

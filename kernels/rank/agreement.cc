@@ -192,6 +192,8 @@ std::string OperationName(uint32_t operation) {
       return "combine";
     case Operation::kBarrier:
       return "barrier";
+    case Operation::kProbeCopy:
+      return "copy probe";
   }
   return absl::StrCat("operation ", operation);
 }

@@ -122,6 +122,10 @@ absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granula
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", options.threads, ", expected 1 to ", kMaxThreads));
   }
+  if (options.sms < 0 || options.local_sms < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("SMs of a buffer is ", options.sms, ", local ",
+                                                   options.local_sms, ", expected 0 or more"));
+  }
   if (options.operation_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat("operation timeout is ",
                                                    absl::FormatDuration(options.operation_timeout),

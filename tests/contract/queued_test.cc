@@ -132,6 +132,34 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
   }));
 }
 
+TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
+  RankGroup group(queueing_backend(), Options());
+  const size_t half = size_t(geometry_.logical_rows() / 2) * kShape.hidden;
+  for (const CopyProbe probe : {CopyProbe::kOwnShard, CopyProbe::kNextRank}) {
+    std::vector<std::vector<BFloat16>> rows;
+    for (int32_t rank = 0; rank < group.ranks(); ++rank) {
+      rows.push_back(NormalNumbers(random_, group.ReadRows(rank).size(), 1.0));
+      const auto bytes = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(rows[rank].data()),
+                                             rows[rank].size() * sizeof(BFloat16));
+      ASSERT_TRUE(
+          group.backend().CopyIn(reinterpret_cast<std::byte*>(group.path(rank).rows()), bytes).ok());
+    }
+    const Sequence sequence = group.NextSequence();
+    ExpectOk(group.OnAll([&](int32_t rank) {
+      absl::Status status = group.path(rank).ProbeCopy(probe);
+      if (status.ok()) status = group.path(rank).Barrier(sequence);
+      return status.ok() ? group.path(rank).Synchronize() : status;
+    }));
+    for (int32_t rank = 0; rank < group.ranks(); ++rank) {
+      const int32_t to = probe == CopyProbe::kOwnShard ? rank : (rank + 1) % group.ranks();
+      const std::vector<BFloat16> found = group.ReadRows(to);
+      EXPECT_TRUE(std::equal(rows[rank].begin(), rows[rank].begin() + half, found.begin() + half,
+                             [](BFloat16 a, BFloat16 b) { return a.bits == b.bits; }))
+          << "rank " << rank;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, QueuedContractTest, testing::ValuesIn(ContractCases()),
                          ContractCaseName);
 

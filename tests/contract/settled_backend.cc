@@ -35,6 +35,7 @@ class SettledDataPath final : public DataPath {
     return Settle(path_->Combine(sequence, plan, input, output));
   }
   absl::Status Barrier(Sequence sequence) override { return Settle(path_->Barrier(sequence)); }
+  absl::Status ProbeCopy(CopyProbe probe) override { return Settle(path_->ProbeCopy(probe)); }
   absl::Status Decline(Sequence sequence) override { return Settle(path_->Decline(sequence)); }
   absl::Status Synchronize() override { return path_->Synchronize(); }
 

@@ -121,6 +121,8 @@ std::string WireOperationName(uint32_t operation) {
       return "combine";
     case Operation::kBarrier:
       return "barrier";
+    case Operation::kProbeCopy:
+      return "probe_copy";
     case Operation::kNone:
       return "";
   }
