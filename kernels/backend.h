@@ -137,8 +137,8 @@ struct DataPathOptions {
   // SMs of kernels that stay in this rank's memory (expansion, local sum). They wait for nobody, so
   // they are not reserved. 0: all that the backend may use.
   int32_t local_sms = 0;
-  bool programmatic_launch = true;     // programmatic dependent launch within an operation
-  bool high_priority_stream = false;   // the stream's kernels go before others' on the device
+  bool programmatic_launch = true;    // programmatic dependent launch within an operation
+  bool high_priority_stream = false;  // the stream's kernels go before others' on the device
 };
 
 // What ProbeCopy copies onto.
@@ -182,9 +182,9 @@ class DataPath {
                                const CombineOutput& output) = 0;
   // Collective. Waits for every rank.
   virtual absl::Status Barrier(Sequence sequence) = 0;
-  // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain copy
-  // takes, to hold the other operations against. The rows in the shards are undefined after it.
-  // Callers put barriers around it where a neighbour's rows are overwritten.
+  // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain
+  // copy takes, to hold the other operations against. The rows in the shards are undefined after
+  // it. Callers put barriers around it where a neighbour's rows are overwritten.
   virtual absl::Status ProbeCopy(CopyProbe probe) = 0;
   // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
   // input is missing, an object is dead), whatever the operation is: all ranks leave at this

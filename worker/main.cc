@@ -145,8 +145,8 @@ int ListDevices() {
   return 0;
 }
 
-// Before CUDA is first used: a stream for each buffer, and no two in one hardware queue. Workers that
-// share a device have few buffers each, and MPS has not so many queues for all of them.
+// Before CUDA is first used: a stream for each buffer, and no two in one hardware queue. Workers
+// that share a device have few buffers each, and MPS has not so many queues for all of them.
 void SeparateHardwareQueues() {
   if (absl::GetFlag(FLAGS_sms).value_or(0) > 0) return;
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);

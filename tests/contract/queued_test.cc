@@ -141,8 +141,9 @@ TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
       rows.push_back(NormalNumbers(random_, group.ReadRows(rank).size(), 1.0));
       const auto bytes = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(rows[rank].data()),
                                              rows[rank].size() * sizeof(BFloat16));
-      ASSERT_TRUE(
-          group.backend().CopyIn(reinterpret_cast<std::byte*>(group.path(rank).rows()), bytes).ok());
+      ASSERT_TRUE(group.backend()
+                      .CopyIn(reinterpret_cast<std::byte*>(group.path(rank).rows()), bytes)
+                      .ok());
     }
     const Sequence sequence = group.NextSequence();
     ExpectOk(group.OnAll([&](int32_t rank) {
