@@ -52,6 +52,10 @@ struct NewBuffer {
   std::string buffer_id;  // empty: chosen here
   v1::BufferShape shape;
   int64_t operation_timeout_ms = 0;
+  int32_t sms = 0;
+  int32_t local_sms = 0;
+  bool no_programmatic_launch = false;
+  bool high_priority_stream = false;
 };
 
 using GenerationDone = std::function<void(const absl::StatusOr<v1::GenerationInfo>&)>;

@@ -127,6 +127,8 @@ void ControlPlane::CreateBuffer(const NewBuffer& request, CallDone done) {
   if (!shape.ok()) return done({shape.status(), {}, {}});
   const absl::Status timeout = CheckOperationTimeout(request.operation_timeout_ms);
   if (!timeout.ok()) return done({timeout, {}, {}});
+  const absl::Status sms = CheckSms(request.sms, request.local_sms);
+  if (!sms.ok()) return done({sms, {}, {}});
 
   std::string name = BufferName(request.group, request.buffer_id);
   while (request.buffer_id.empty()) {
@@ -137,6 +139,10 @@ void ControlPlane::CreateBuffer(const NewBuffer& request, CallDone done) {
   created.buffer.set_name(name);
   *created.buffer.mutable_shape() = *shape;
   created.buffer.set_operation_timeout_ms(request.operation_timeout_ms);
+  created.buffer.set_sms(request.sms);
+  created.buffer.set_local_sms(request.local_sms);
+  created.buffer.set_no_programmatic_launch(request.no_programmatic_launch);
+  created.buffer.set_high_priority_stream(request.high_priority_stream);
   Post(request.group, std::move(created));
   RunPosted();
 }

@@ -233,6 +233,10 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("intermediate", int32_t{shape.intermediate()});
   json.Field("layers", int32_t{shape.layers()});
   json.Field("operation_timeout_ms", int64_t{buffer.operation_timeout_ms()});
+  json.Field("sms", int32_t{buffer.sms()});
+  json.Field("local_sms", int32_t{buffer.local_sms()});
+  json.Field("programmatic_launch", !buffer.no_programmatic_launch());
+  json.Field("high_priority_stream", buffer.high_priority_stream());
   ArrayField<uint64_t>(json, "rank_bytes", buffer.rank_bytes());
   json.Field("state_reason", buffer.state_reason());
   json.EndObject();

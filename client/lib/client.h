@@ -31,6 +31,11 @@ struct BufferOptions {
   std::string buffer_id = "";  // empty: the server chooses
   v1::BufferShape shape = {};
   absl::Duration operation_timeout = absl::ZeroDuration();  // zero: the server's default
+  // Backend cuda; what they mean: v1::Buffer.
+  int32_t sms = 0;
+  int32_t local_sms = 0;
+  bool programmatic_launch = true;
+  bool high_priority_stream = false;
 };
 
 // How long a running program may stay silent.

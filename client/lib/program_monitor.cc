@@ -22,6 +22,7 @@ std::vector<v1::OperationTiming> Sum(
       same->set_max_ns(std::max(same->max_ns(), timing.max_ns()));
       same->set_count(same->count() + timing.count());
       same->set_total_ns(same->total_ns() + timing.total_ns());
+      same->mutable_duration_ns()->MergeFrom(timing.duration_ns());
     }
   }
   return sum;

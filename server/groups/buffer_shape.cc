@@ -65,4 +65,10 @@ absl::Status CheckOperationTimeout(int64_t timeout_ms) {
                                                  ", expected 0 (the default) to ", kMaxTimeoutMs));
 }
 
+absl::Status CheckSms(int32_t sms, int32_t local_sms) {
+  if (sms >= 0 && local_sms >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sms is ", sms, " and local_sms is ", local_sms,
+                                                 ", expected 0 (the default) or more"));
+}
+
 }  // namespace perigee

@@ -16,6 +16,9 @@ absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int3
 // INVALID_ARGUMENT unless 0 <= timeout <= 1 hour.
 absl::Status CheckOperationTimeout(int64_t timeout_ms);
 
+// INVALID_ARGUMENT where one is negative; whether a device has so many is for the workers to say.
+absl::Status CheckSms(int32_t sms, int32_t local_sms);
+
 }  // namespace perigee
 
 #endif  // PERIGEE_SERVER_GROUPS_BUFFER_SHAPE_H_

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kMaxOperations = 1024;
 constexpr int32_t kMaxIterations = 1000000000;
+constexpr int32_t kMaxKeptIterations = 10000;
+constexpr int64_t kMaxKeptDurations = 100000;
 constexpr size_t kMaxNameBytes = 256;
 
 // Checks one operation; everything it says begins with "operation 3 (combine): ".
@@ -92,14 +94,27 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
           .status();
     }
     case v1::ProgramOperation::kBarrier:
+    case v1::ProgramOperation::kProbeCopy:
       return absl::OkStatus();
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("operation ", index,
-                   " is not set, expected dispatch, prefetch_weights, run_experts, combine or "
-                   "barrier"));
+                   " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
+                   "barrier or probe_copy"));
+}
+
+absl::Status CheckKeptDurations(const v1::Program& program) {
+  if (!program.keep_durations()) return absl::OkStatus();
+  const int64_t durations = int64_t{program.iterations()} * program.operations_size();
+  if (program.iterations() <= kMaxKeptIterations && durations <= kMaxKeptDurations) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("keep_durations with ", program.iterations(), " iterations of ",
+                   program.operations_size(), " operations, expected at most ", kMaxKeptIterations,
+                   " iterations and ", kMaxKeptDurations, " durations"));
 }
 
 }  // namespace
@@ -113,6 +128,7 @@ absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& sha
     return absl::InvalidArgumentError(
         absl::StrCat("iterations is ", program.iterations(), ", expected 0 to ", kMaxIterations));
   }
+  if (const absl::Status kept = CheckKeptDurations(program); !kept.ok()) return kept;
   for (int i = 0; i < program.operations_size(); ++i) {
     const absl::Status valid = CheckOperation(i, program.operations(i), shape);
     if (!valid.ok()) return valid;

@@ -33,6 +33,7 @@ TEST(CheckProgram, AcceptsAWholeLayer) {
         operations { run_experts { plan: "p" layer: 0 weights_version: 3 } }
         operations { combine { plan: "p" output: "y" } }
         operations { barrier {} }
+        operations { probe_copy { to_next_rank: true } }
         iterations: 1000000000
       )pb")
           .ok());
@@ -53,6 +54,8 @@ TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
   refused("", "0 operations", "expected 1 to");
   refused("operations { barrier {} } iterations: -1", "iterations is -1", "expected 0 to");
   refused("operations { barrier {} } iterations: 1000000001", "1000000001", "expected 0 to");
+  refused("operations { barrier {} } iterations: 10001 keep_durations: true",
+          "10001 iterations of 1 operations", "expected at most 10000 iterations");
   refused("operations { barrier {} } operations {}", "operation 1", "expected dispatch");
   refused("operations { dispatch { topk_experts: 't' plan: 'p' } }", "operation 0 (dispatch)",
           "hidden is empty");

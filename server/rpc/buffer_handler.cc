@@ -35,6 +35,10 @@ absl::StatusOr<NewBuffer> ParseNewBuffer(const v1::CreateBufferRequest& request)
   buffer.buffer_id = request.buffer_id();
   buffer.shape = request.buffer().shape();
   buffer.operation_timeout_ms = request.buffer().operation_timeout_ms();
+  buffer.sms = request.buffer().sms();
+  buffer.local_sms = request.buffer().local_sms();
+  buffer.no_programmatic_launch = request.buffer().no_programmatic_launch();
+  buffer.high_priority_stream = request.buffer().high_priority_stream();
   return buffer;
 }
 

@@ -28,6 +28,8 @@ std::string DescribeRows(const ShardRows& rows) {
     case RowsState::kUndefined:
       return absl::StrCat("undefined rows: the operation of sequence ", rows.ended.value,
                           " that writes them ended early");
+    case RowsState::kOverwritten:
+      return absl::StrCat("rows that a copy after sequence ", rows.ended.value, " went over");
   }
   return "unknown rows";
 }
@@ -104,6 +106,11 @@ void BufferObjects::RowsConsumed(Sequence sequence) {
 void BufferObjects::RowsUndefined(Sequence sequence) {
   rows_.state = RowsState::kUndefined;
   rows_.ended = sequence;
+}
+
+void BufferObjects::RowsOverwritten(Sequence last) {
+  rows_.state = RowsState::kOverwritten;
+  rows_.ended = last;
 }
 
 void BufferObjects::ForgetPlan(const std::string& name) { plans_.erase(name); }

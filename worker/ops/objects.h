@@ -26,6 +26,7 @@ enum class RowsState {
   kExpertOutput,  // run_experts has written its results over them
   kConsumed,      // combine has summed duplicates into them
   kUndefined,     // an operation that writes them ended early
+  kOverwritten,   // probe_copy has copied over them
 };
 
 // The rows in the shard.
@@ -57,6 +58,7 @@ class BufferObjects {
   void RowsComputed();                    // run_experts in place
   void RowsConsumed(Sequence sequence);   // combine in place
   void RowsUndefined(Sequence sequence);  // dispatch, run_experts or combine ended early
+  void RowsOverwritten(Sequence last);    // probe_copy, after this sequence
   // Replaces an older plan of that name.
   void KeepPlan(const std::string& name, PlanPtr plan);
   void ForgetPlan(const std::string& name);  // its dispatch turned out to have failed

@@ -47,6 +47,8 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
       return Combine(operation.combine(), sequence);
     case v1::ProgramOperation::kBarrier:
       return Left(site_.data_path.Barrier(sequence));
+    case v1::ProgramOperation::kProbeCopy:
+      return ProbeCopy(operation.probe_copy());
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;
   }
@@ -215,6 +217,16 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
     SpoilOutputs(operation,
                  absl::StrCat("the combine of sequence ", sequence.value, " ended early"));
   }
+  return failure;
+}
+
+Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
+  const Failure failure = Left(site_.data_path.ProbeCopy(
+      operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard));
+  if (!failure.status.ok() && !failure.record) return failure;
+  // Where the next rank's rows are meant, this rank's own are the previous one's to overwrite.
+  unsettled_.rows = true;
+  site_.objects.RowsOverwritten(site_.objects.last_sequence());
   return failure;
 }
 

@@ -63,6 +63,7 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
     case Kind::kCombine:
       return Check(operation.combine());
     case Kind::kBarrier:
+    case Kind::kProbeCopy:
       return absl::OkStatus();
     case Kind::OPERATION_NOT_SET:
       break;
@@ -79,6 +80,18 @@ std::set<std::string> InputsOf(const v1::Program& program) {
     inputs.insert(operation.dispatch().route_weights());
   }
   return inputs;
+}
+
+absl::Status CheckKeptDurations(const v1::Program& program) {
+  if (!program.keep_durations()) return absl::OkStatus();
+  const int64_t durations = int64_t{program.iterations()} * program.operations_size();
+  if (program.iterations() <= kMaxKeptIterations && durations <= kMaxKeptDurations) {
+    return absl::OkStatus();
+  }
+  return InvalidProgram(absl::StrCat("keep_durations with ", program.iterations(),
+                                     " iterations of ", program.operations_size(),
+                                     " operations, expected at most ", kMaxKeptIterations,
+                                     " iterations and ", kMaxKeptDurations, " durations"));
 }
 
 // An output is memory of its own: written by one operation, read by none.
@@ -107,6 +120,7 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
   if (program.iterations() < 0) {
     return InvalidProgram(absl::StrCat("iterations is ", program.iterations()));
   }
+  if (absl::Status status = CheckKeptDurations(program); !status.ok()) return status;
   for (int index = 0; index < program.operations_size(); ++index) {
     const v1::ProgramOperation& operation = program.operations(index);
     if (absl::Status status = CheckOperation(operation, shape); !status.ok()) {
@@ -117,7 +131,9 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
   return CheckOutputs(program, shape);
 }
 
-bool IsCollective(const v1::ProgramOperation& operation) { return !operation.has_run_experts(); }
+bool IsCollective(const v1::ProgramOperation& operation) {
+  return !operation.has_run_experts() && !operation.has_probe_copy();
+}
 
 const char* OperationName(const v1::ProgramOperation& operation) {
   switch (operation.operation_case()) {
@@ -131,6 +147,8 @@ const char* OperationName(const v1::ProgramOperation& operation) {
       return "combine";
     case Kind::kBarrier:
       return "barrier";
+    case Kind::kProbeCopy:
+      return "probe_copy";
     case Kind::OPERATION_NOT_SET:
       break;
   }

@@ -32,12 +32,14 @@ constexpr char kGood[] = R"pb(
   operations { combine { plan: "p" output: "y" route_weights_output: "v" } }
   operations { dispatch { hidden: "x" saved_plan: "p" } }
   operations { barrier {} }
+  operations { probe_copy { to_next_rank: true } }
   iterations: 3
+  keep_durations: true
 )pb";
 
 TEST(ProgramCheckTest, AWholeLayerIsFine) { EXPECT_TRUE(CheckProgram(Parse(kGood), Shape()).ok()); }
 
-TEST(ProgramCheckTest, OnlyRunExpertsIsLocal) {
+TEST(ProgramCheckTest, RunExpertsAndProbeCopyAreLocal) {
   const v1::Program program = Parse(kGood);
   std::vector<std::string> collective;
   for (const v1::ProgramOperation& operation : program.operations()) {
@@ -61,6 +63,8 @@ TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
       {"", "no operations"},
       {"operations {}", "operation 0 (none)"},
       {"operations { barrier {} } iterations: -1", "iterations is -1"},
+      {"operations { barrier {} } iterations: 10001 keep_durations: true",
+       "expected at most 10000 iterations"},
       {R"(operations { barrier {} } operations { dispatch { topk_experts: "t" plan: "p" } })",
        "operation 1 (dispatch): hidden ''"},
       {R"(operations { dispatch { hidden: "x" plan: "p" } })", "topk_experts ''"},

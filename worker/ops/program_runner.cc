@@ -135,6 +135,7 @@ void ProgramRunner::Count(int index, absl::Duration duration) {
   timing.set_max_ns(std::max<int64_t>(timing.max_ns(), ns));
   timing.set_total_ns(timing.total_ns() + ns);
   timing.set_count(timing.count() + 1);
+  if (order_.program.keep_durations()) durations_ns_[index].push_back(ns);
   if (events_.on_operation_done) events_.on_operation_done();
   ReportProgress();
 }
@@ -162,7 +163,12 @@ v1::ProgramProgress ProgramRunner::Progress() const {
 }
 
 ProgramOutcome ProgramRunner::Outcome() const {
-  return ProgramOutcome{ToRankStatus(group_, failure_.value_or(Failure())), Progress()};
+  ProgramOutcome outcome{ToRankStatus(group_, failure_.value_or(Failure())), Progress()};
+  for (const auto& [index, durations] : durations_ns_) {
+    outcome.progress.mutable_timings(index)->mutable_duration_ns()->Add(durations.begin(),
+                                                                        durations.end());
+  }
+  return outcome;
 }
 
 }  // namespace perigee

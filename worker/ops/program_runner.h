@@ -13,6 +13,7 @@
 #define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -85,6 +86,7 @@ class ProgramRunner {
   std::vector<Running> running_;
   int32_t iterations_done_ = 0;
   std::vector<v1::OperationTiming> timings_;
+  std::map<int, std::vector<int64_t>> durations_ns_;  // by operation, where the program keeps them
   absl::Duration last_report_;
 };
 

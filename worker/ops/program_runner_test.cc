@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr char kDispatch[] =
     R"(operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } })";
@@ -130,6 +131,34 @@ TEST_F(ProgramRunnerTest, MeasuresEveryOperation) {
   EXPECT_EQ(combine.min_ns(), 1'000'000);
   EXPECT_EQ(combine.max_ns(), 3'000'000);
   EXPECT_EQ(combine.total_ns(), 6'000'000);
+}
+
+TEST_F(ProgramRunnerTest, KeepsDurationsOnlyWhereAsked) {
+  int64_t milliseconds = 0;
+  path_->set_behaviour([&](const std::string& operation, Sequence) {
+    if (operation == "barrier") clock_.Advance(absl::Milliseconds(++milliseconds));
+    return FakeDataPath::Outcome();
+  });
+  const std::string program = absl::StrCat(kBarrier, " iterations: 3");
+  EXPECT_THAT(Run(program).progress.timings(0).duration_ns(), IsEmpty());
+  interval_ = absl::Nanoseconds(1);
+  events_.on_progress = [&](const v1::ProgramProgress& progress) {
+    EXPECT_THAT(progress.timings(0).duration_ns(), IsEmpty()) << "only at the end";
+  };
+  EXPECT_THAT(Run(program + " keep_durations: true", 4).progress.timings(0).duration_ns(),
+              ElementsAre(4'000'000, 5'000'000, 6'000'000));
+}
+
+TEST_F(ProgramRunnerTest, ACopyGoesOverTheRows) {
+  constexpr char kProbe[] = "operations { probe_copy {} }";
+  ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kProbe, kBarrier,
+                                            "operations { probe_copy { to_next_rank: true } }"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "probe_copy 0", "barrier 2", "probe_copy to next 0"));
+  EXPECT_EQ(outcome.progress.timings(1).operation(), "probe_copy");
+  outcome = Run(kCombine, 3);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("a copy after sequence 2 went over"));
 }
 
 TEST_F(ProgramRunnerTest, ReportsProgressOncePerInterval) {

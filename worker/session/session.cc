@@ -57,9 +57,17 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
   const absl::Duration timeout = buffer.operation_timeout_ms() == 0
                                      ? kOperationTimeout
                                      : absl::Milliseconds(buffer.operation_timeout_ms());
-  return SessionBufferConfig{
-      buffer.name(), BufferId(buffer.id()), view_.generation, view_.rank, *shape,
-      timeout,       environment_.threads};
+  return SessionBufferConfig{.name = buffer.name(),
+                             .id = BufferId(buffer.id()),
+                             .generation = view_.generation,
+                             .rank = view_.rank,
+                             .shape = *shape,
+                             .operation_timeout = timeout,
+                             .threads = environment_.threads,
+                             .sms = buffer.sms(),
+                             .local_sms = buffer.local_sms(),
+                             .programmatic_launch = !buffer.no_programmatic_launch(),
+                             .high_priority_stream = buffer.high_priority_stream()};
 }
 
 absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand& command) {

@@ -41,6 +41,10 @@ absl::Status SessionBuffer::Open() {
   options.operation_timeout = config_.operation_timeout;
   options.threads = config_.threads;
   options.intermediate = config_.shape.weights().intermediate;
+  options.sms = config_.sms;
+  options.local_sms = config_.local_sms;
+  options.programmatic_launch = config_.programmatic_launch;
+  options.high_priority_stream = config_.high_priority_stream;
   absl::StatusOr<std::unique_ptr<DataPath>> data_path = backend_.CreateDataPath(options);
   if (!data_path.ok()) return data_path.status();
   data_path_ = *std::move(data_path);

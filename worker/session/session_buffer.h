@@ -35,6 +35,11 @@ struct SessionBufferConfig {
   BufferShape shape;
   absl::Duration operation_timeout;
   int threads = 1;
+  // As DataPathOptions has them.
+  int32_t sms = 0;
+  int32_t local_sms = 0;
+  bool programmatic_launch = true;
+  bool high_priority_stream = false;
 };
 
 // Thread-safe.

@@ -73,9 +73,27 @@ TEST_F(SessionTest, FormsABufferOnAllRanks) {
     EXPECT_EQ(paths_[rank]->options().buffer, BufferId(3));
     EXPECT_EQ(paths_[rank]->options().generation, Generation(7));
     EXPECT_EQ(paths_[rank]->options().operation_timeout, absl::Seconds(10));
+    EXPECT_EQ(paths_[rank]->options().sms, 0);
+    EXPECT_TRUE(paths_[rank]->options().programmatic_launch);
     // Two peers' shards and home blocks of two layers.
     EXPECT_EQ(ledgers_[rank]->alive("peer"), 6);
     EXPECT_EQ(ledgers_[rank]->alive("read_only"), 2);
+  }
+}
+
+TEST_F(SessionTest, OptionsOfABufferReachTheDataPath) {
+  v1::Buffer options;
+  options.set_sms(24);
+  options.set_local_sms(48);
+  options.set_no_programmatic_launch(true);
+  options.set_high_priority_stream(true);
+  group_.MakeBuffer(Shape(), options);
+  ASSERT_EQ(paths_.size(), 3u);
+  for (const FakeDataPath* path : paths_) {
+    EXPECT_EQ(path->options().sms, 24);
+    EXPECT_EQ(path->options().local_sms, 48);
+    EXPECT_FALSE(path->options().programmatic_launch);
+    EXPECT_TRUE(path->options().high_priority_stream);
   }
 }
 

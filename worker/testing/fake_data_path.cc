@@ -138,6 +138,9 @@ absl::Status FakeDataPath::Combine(Sequence sequence, const PlanPtr&, const Comb
 }
 
 absl::Status FakeDataPath::Barrier(Sequence sequence) { return Run("barrier", sequence); }
+absl::Status FakeDataPath::ProbeCopy(CopyProbe probe) {
+  return Run(probe == CopyProbe::kNextRank ? "probe_copy to next" : "probe_copy", Sequence());
+}
 absl::Status FakeDataPath::Decline(Sequence sequence) { return Run("decline", sequence); }
 
 void FakeDataPath::Abort(int32_t lost_rank, const std::string& reason) {

@@ -61,7 +61,7 @@ class FakeDataPath final : public DataPath {
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                        const CombineOutput& output) override;
   absl::Status Barrier(Sequence sequence) override;
-  absl::Status ProbeCopy(CopyProbe) override { return absl::UnimplementedError("fake"); }
+  absl::Status ProbeCopy(CopyProbe probe) override;
   absl::Status Decline(Sequence sequence) override;
   bool queues() const override { return queues_; }
   absl::Status Synchronize() override;

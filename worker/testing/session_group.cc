@@ -84,9 +84,11 @@ v1::ConnectBufferCommand SessionGroup::ConnectCommand(int32_t rank) const {
   return command;
 }
 
-void SessionGroup::MakeBuffer(const v1::BufferShape& shape) {
+void SessionGroup::MakeBuffer(const v1::BufferShape& shape, const v1::Buffer& options) {
   for (int32_t rank = 0; rank < ranks(); ++rank) {
-    absl::StatusOr<uint64_t> bytes = session(rank).AllocateBuffer(AllocateCommand(rank, shape));
+    v1::AllocateBufferCommand command = AllocateCommand(rank, shape);
+    command.mutable_buffer()->MergeFrom(options);
+    absl::StatusOr<uint64_t> bytes = session(rank).AllocateBuffer(command);
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     EXPECT_GT(*bytes, 0u);
   }

@@ -48,7 +48,8 @@ class SessionGroup {
   v1::AllocateBufferCommand AllocateCommand(int32_t rank, const v1::BufferShape& shape) const;
   v1::ConnectBufferCommand ConnectCommand(int32_t rank) const;
   // The buffer kTestBuffer with id 3 on all ranks; fails the test where a rank does not succeed.
-  void MakeBuffer(const v1::BufferShape& shape);
+  // options: its other fields.
+  void MakeBuffer(const v1::BufferShape& shape, const v1::Buffer& options = {});
 
   // Runs a program, in text format, on every rank; what each rank reports. The first sequence
   // follows the highest used.
