@@ -132,6 +132,16 @@ void FlagSet::Boolean(const std::string& name, const std::string& help, bool* va
        }});
 }
 
+void FlagSet::RequiredList(const std::string& name, const std::string& value,
+                           const std::string& help, std::vector<std::string>* variable) {
+  Add({name, value, help, "", true, false,
+       [variable](const std::string& text) {
+         variable->push_back(text);
+         return absl::OkStatus();
+       },
+       true});
+}
+
 void FlagSet::Positional(const std::string& value, const std::string& help, std::string* variable) {
   arguments_.push_back({value, help, true, variable, nullptr});
 }
@@ -175,7 +185,8 @@ absl::Status FlagSet::ParseFlag(const std::vector<std::string>& args, size_t* in
   const std::string shown = arg.substr(0, equals);
   Flag* flag = shown.rfind("--", 0) == 0 ? FindFlag(shown.substr(2)) : nullptr;
   if (flag == nullptr) return UnknownFlag(shown);
-  if (flag->given) return absl::InvalidArgumentError(absl::StrCat(shown, " is given twice"));
+  if (flag->given && !flag->repeatable)
+    return absl::InvalidArgumentError(absl::StrCat(shown, " is given twice"));
   flag->given = true;
   std::string text;
   if (equals != std::string::npos) {

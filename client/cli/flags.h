@@ -20,7 +20,8 @@
 namespace perigee {
 
 // Variables are borrowed and must outlive the FlagSet; what they hold when a flag is added is its
-// default. A flag is given as --name value or --name=value, at most once; a boolean one as --name,
+// default. A flag is given as --name value or --name=value, at most once
+// unless it is a list; a boolean one as --name,
 // --name=true or --name=false. `--` ends the flags. Names are without the dashes; `value` is the
 // word for the value in the help text ("FILE"). Not thread-safe.
 class FlagSet {
@@ -49,6 +50,9 @@ class FlagSet {
   void Choice(const std::string& name, const std::vector<std::string>& choices,
               const std::string& help, std::string* variable);
   void Boolean(const std::string& name, const std::string& help, bool* variable);
+  // May be given more than once: the values in order. At least one.
+  void RequiredList(const std::string& name, const std::string& value, const std::string& help,
+                    std::vector<std::string>* variable);
   // Arguments that are no flags, taken in the order of these calls. Without any such call, one is
   // an error.
   void Positional(const std::string& value, const std::string& help, std::string* variable);
@@ -81,6 +85,7 @@ class FlagSet {
     bool required = false;
     bool given = false;
     std::function<absl::Status(const std::string&)> set;
+    bool repeatable = false;
   };
   struct Argument {
     std::string value;

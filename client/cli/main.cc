@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/bench/bench_command.h"
 #include "client/cli/cluster/supervise_command.h"
 #include "client/cli/command.h"
 #include "client/cli/estimate_command.h"
@@ -17,8 +18,8 @@ namespace perigee {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,      &kUpCommand,   &kGetCommand,      &kListCommand,
-    &kDescribeCommand, &kPlanCommand, &kEstimateCommand,
+    &kRunCommand,  &kBenchCommand,    &kUpCommand,   &kGetCommand,
+    &kListCommand, &kDescribeCommand, &kPlanCommand, &kEstimateCommand,
 };
 
 std::string HelpText() {

@@ -1,0 +1,88 @@
+#include "client/cli/bench/bench_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace perigee {
+namespace {
+
+// SplitMix64: a few additions and multiplications a word, for gigabytes of values.
+class Words {
+ public:
+  explicit Words(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    state_ += 0x9e3779b97f4a7c15;
+    uint64_t word = state_;
+    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
+    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
+    return word ^ (word >> 31);
+  }
+  // Uniform in [0, limit), as nearly as 32 bits allow.
+  uint32_t Below(uint32_t limit) {
+    return static_cast<uint32_t>(((Next() >> 32) * uint64_t{limit}) >> 32);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+constexpr int kTableBits = 12;
+constexpr size_t kTableSize = size_t{1} << kTableBits;
+constexpr int kValuesOfWord = 64 / kTableBits;
+
+// Values drawn once; the long tensors take theirs from here.
+std::vector<BFloat16> NormalTable(float scale) {
+  std::mt19937_64 engine(20240501);
+  std::normal_distribution<float> normal;
+  std::vector<BFloat16> table(kTableSize);
+  for (BFloat16& value : table) value = ToBFloat16(scale * normal(engine));
+  return table;
+}
+
+}  // namespace
+
+uint64_t DeriveSeed(uint64_t seed, uint64_t tensor, uint64_t rank) {
+  Words words(seed ^ (tensor * 0xd1342543de82ef95) ^ (rank * 0xaf251af3b0f025b5));
+  return words.Next();
+}
+
+std::vector<BFloat16> RandomBFloat16(uint64_t seed, size_t count, float scale) {
+  const std::vector<BFloat16> table = NormalTable(scale);
+  std::vector<BFloat16> values(count);
+  Words words(seed);
+  for (size_t i = 0; i < count;) {
+    uint64_t word = words.Next();
+    for (int part = 0; part < kValuesOfWord && i < count; ++part, ++i) {
+      values[i] = table[word % kTableSize];
+      word >>= kTableBits;
+    }
+  }
+  return values;
+}
+
+std::vector<float> RandomWeights(uint64_t seed, size_t count) {
+  Words words(seed);
+  std::vector<float> weights(count);
+  for (float& weight : weights) {
+    weight = std::ldexp(static_cast<float>(words.Next() >> 40), -24);
+  }
+  return weights;
+}
+
+std::vector<int32_t> RandomRoutes(uint64_t seed, const Geometry& geometry) {
+  Words words(seed);
+  std::vector<int32_t> routes;
+  routes.reserve(static_cast<size_t>(geometry.ranks) * geometry.routes());
+  for (int64_t token = 0; token < int64_t{geometry.ranks} * geometry.tokens; ++token) {
+    const size_t first = routes.size();
+    while (routes.size() < first + geometry.topk) {
+      const auto expert = static_cast<int32_t>(words.Below(geometry.experts));
+      const auto begin = routes.begin() + static_cast<std::ptrdiff_t>(first);
+      if (std::find(begin, routes.end(), expert) == routes.end()) routes.push_back(expert);
+    }
+  }
+  return routes;
+}
+
+}  // namespace perigee

@@ -1,0 +1,145 @@
+#include "client/cli/bench/bench_programs.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace perigee {
+namespace {
+
+std::string PlanName(int32_t input) { return absl::StrCat("plan", input); }
+
+// Adds operations to a program and notes which of them count for what.
+class Builder {
+ public:
+  v1::ProgramOperation* Add() { return built_.program.add_operations(); }
+  void AddBarrier() { Add()->mutable_barrier(); }
+  void AddDispatch(int32_t input, bool saved) {
+    v1::DispatchOperation* dispatch = Add()->mutable_dispatch();
+    dispatch->set_hidden(BenchHidden(input));
+    dispatch->set_route_weights(BenchWeights(input));
+    if (saved) {
+      dispatch->set_saved_plan(PlanName(input));
+    } else {
+      dispatch->set_topk_experts(BenchRoutes(input));
+      dispatch->set_plan(PlanName(input));
+    }
+  }
+  void AddCombine(int32_t input) {
+    v1::CombineOperation* combine = Add()->mutable_combine();
+    combine->set_plan(PlanName(input));
+    combine->set_output(BenchOutput(input));
+  }
+  // The `count` operations added last are one time of `name`.
+  void Time(const std::string& name, int count = 1) {
+    auto timed = std::find_if(built_.timed.begin(), built_.timed.end(),
+                              [&](const TimedOperation& known) { return known.name == name; });
+    if (timed == built_.timed.end()) timed = built_.timed.insert(timed, {name, {}});
+    std::vector<int>& operations = timed->operations.emplace_back();
+    for (int i = count; i > 0; --i) operations.push_back(built_.program.operations_size() - i);
+  }
+  BenchProgram Take() { return std::move(built_); }
+
+ private:
+  BenchProgram built_;
+};
+
+void AddExperts(Builder& builder, int32_t input) {
+  v1::PrefetchWeightsOperation* prefetch = builder.Add()->mutable_prefetch_weights();
+  prefetch->set_plan(PlanName(input));
+  prefetch->set_layer(kBenchLayer);
+  prefetch->set_weights_version(kBenchWeightsVersion);
+  builder.Time("prefetch_weights");
+  v1::RunExpertsOperation* experts = builder.Add()->mutable_run_experts();
+  experts->set_plan(PlanName(input));
+  experts->set_layer(kBenchLayer);
+  experts->set_weights_version(kBenchWeightsVersion);
+  experts->set_apply_route_weights(true);
+  builder.Time("run_experts");
+}
+
+}  // namespace
+
+std::string BenchHidden(int32_t input) { return absl::StrCat("hidden", input); }
+std::string BenchRoutes(int32_t input) { return absl::StrCat("topk_experts", input); }
+std::string BenchWeights(int32_t input) { return absl::StrCat("route_weights", input); }
+std::string BenchOutput(int32_t input) { return absl::StrCat("output", input); }
+
+BenchProgram DispatchProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    builder.AddDispatch(input, /*saved=*/false);
+    builder.Time("dispatch");
+  }
+  return builder.Take();
+}
+
+BenchProgram SavedPlanProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    builder.AddDispatch(input, /*saved=*/true);
+    builder.Time("dispatch_saved_plan");
+  }
+  return builder.Take();
+}
+
+BenchProgram CombineProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddDispatch(input, /*saved=*/true);
+    builder.AddBarrier();
+    builder.AddCombine(input);
+    builder.Time("combine");
+  }
+  return builder.Take();
+}
+
+BenchProgram BenchLayerProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    builder.AddDispatch(input, /*saved=*/false);
+    AddExperts(builder, input);
+    builder.AddCombine(input);
+    builder.Time("layer", 4);
+  }
+  return builder.Take();
+}
+
+BenchProgram CopyProgram(bool to_next_rank) {
+  Builder builder;
+  builder.AddBarrier();
+  builder.Add()->mutable_probe_copy()->set_to_next_rank(to_next_rank);
+  builder.Time("probe_copy");
+  return builder.Take();
+}
+
+absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
+    const TimedOperation& operation, const std::vector<std::vector<v1::OperationTiming>>& timings,
+    int32_t warmup, int32_t iterations) {
+  std::vector<std::vector<int64_t>> times_ns(timings.size());
+  for (size_t rank = 0; rank < timings.size(); ++rank) {
+    for (int32_t iteration = warmup; iteration < warmup + iterations; ++iteration) {
+      for (const std::vector<int>& indexes : operation.operations) {
+        int64_t sum_ns = 0;
+        for (int index : indexes) {
+          if (index >= static_cast<int>(timings[rank].size()) ||
+              iteration >= timings[rank][index].duration_ns_size()) {
+            return absl::InternalError(absl::StrCat("rank ", rank, " reports no time of ",
+                                                    operation.name, " in iteration ", iteration + 1,
+                                                    " of ", warmup + iterations));
+          }
+          sum_ns += timings[rank][index].duration_ns(iteration);
+        }
+        times_ns[rank].push_back(sum_ns);
+      }
+    }
+  }
+  return times_ns;
+}
+
+}  // namespace perigee

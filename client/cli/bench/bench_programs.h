@@ -1,0 +1,53 @@
+// The programs of `perigee bench`. Each runs its operation once for every input, behind a barrier,
+// so that a time begins when all ranks are there.
+#ifndef PERIGEE_CLIENT_CLI_BENCH_BENCH_PROGRAMS_H_
+#define PERIGEE_CLIENT_CLI_BENCH_BENCH_PROGRAMS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/v1/program.pb.h"
+
+namespace perigee {
+
+inline constexpr int32_t kBenchLayer = 0;
+inline constexpr uint64_t kBenchWeightsVersion = 1;
+
+// Names on the workers, by input.
+std::string BenchHidden(int32_t input);
+std::string BenchRoutes(int32_t input);
+std::string BenchWeights(int32_t input);
+std::string BenchOutput(int32_t input);
+
+// One figure: in every iteration a time for each input, the sum of these operations' times.
+struct TimedOperation {
+  std::string name;
+  std::vector<std::vector<int>> operations;  // [inputs] of indexes in Program.operations
+};
+
+struct BenchProgram {
+  v1::Program program;  // iterations and keep_durations are not set
+  std::vector<TimedOperation> timed;
+};
+
+// Plans each input, under a name of its own.
+BenchProgram DispatchProgram(int32_t inputs);
+// The programs below use the plans that DispatchProgram has left.
+BenchProgram SavedPlanProgram(int32_t inputs);
+BenchProgram CombineProgram(int32_t inputs);
+// Dispatch, prefetch_weights, run_experts and combine, and their sum.
+BenchProgram BenchLayerProgram(int32_t inputs);
+// A copy within the shard, or to the next rank's.
+BenchProgram CopyProgram(bool to_next_rank);
+
+// What a program that has ended reports: [R] of [iterations * inputs] times in order, those of the
+// first `warmup` iterations left out. INTERNAL where a rank reports fewer.
+absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
+    const TimedOperation& operation, const std::vector<std::vector<v1::OperationTiming>>& timings,
+    int32_t warmup, int32_t iterations);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_CLI_BENCH_BENCH_PROGRAMS_H_

@@ -1,0 +1,231 @@
+#include "client/cli/bench/bench_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/output.h"
+
+namespace perigee {
+namespace {
+
+bool Shares(const BenchOptions& options) { return options.memory == RankMemory::kOneForAll; }
+
+double FloorOverMedian(const OperationResult& operation) {
+  return operation.times.median_us > 0 ? operation.floor->us / operation.times.median_us : 0;
+}
+
+std::string Microseconds(double us) { return absl::StrFormat("%.1f us", us); }
+std::string Megabytes(int64_t bytes) {
+  return absl::StrFormat("%.2f MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string Heading(const BenchResult& result) {
+  const BenchOptions& options = result.options;
+  std::string text = absl::StrCat(options.ranks, options.ranks == 1 ? " rank" : " ranks", " (",
+                                  options.backend, " backend, ", result.device, ")");
+  if (options.ranks > 1) {
+    absl::StrAppend(&text, Shares(options) ? " that share its memory" : ", a device each");
+  }
+  if (options.backend == "cuda") {
+    const auto sms = [](int32_t count) {
+      return count == 0 ? std::string("default") : absl::StrCat(count);
+    };
+    absl::StrAppend(&text, ", SMs ", sms(options.sms), ", local SMs ", sms(options.local_sms));
+  }
+  absl::StrAppend(&text, "\n", options.iterations, " iterations of ", options.inputs,
+                  " inputs after ", options.warmup, " to warm up, routes ");
+  if (options.routes.trace.empty()) {
+    absl::StrAppend(&text, "random");
+  } else {
+    absl::StrAppend(&text, "of ", options.routes.trace);
+    if (options.routes.layer) absl::StrAppend(&text, ", layer ", *options.routes.layer);
+  }
+  return absl::StrCat(text, ", seed ", options.seed, "\n");
+}
+
+std::vector<std::string> TableRow(const OperationResult& operation, bool shares) {
+  const Spread& times = operation.times;
+  std::vector<std::string> row = {operation.name, Microseconds(times.median_us),
+                                  absl::StrFormat("%.1f-%.1f us", times.p25_us, times.p75_us)};
+  if (!operation.bytes) {
+    row.resize(shares ? 7 : 8, "-");
+    return row;
+  }
+  if (shares) {
+    row.push_back(Megabytes(operation.bytes->total_bytes));
+  } else {
+    row.push_back(Megabytes(operation.bytes->max_local_bytes));
+    row.push_back(Megabytes(operation.bytes->max_link_bytes));
+  }
+  row.push_back(Microseconds(operation.floor->us));
+  row.push_back(operation.floor->bound);
+  row.push_back(absl::StrFormat("%.3f", FloorOverMedian(operation)));
+  return row;
+}
+
+std::string OperationTable(const ShapeResult& shape, bool shares) {
+  std::vector<std::string> header = {"OPERATION", "MEDIAN", "P25-P75"};
+  if (shares) {
+    header.push_back("BYTES");
+  } else {
+    header.insert(header.end(), {"LOCAL BYTES", "LINK BYTES"});
+  }
+  header.insert(header.end(), {"FLOOR", "BOUND", "FLOOR/MEDIAN"});
+  TextTable table(header);
+  for (const OperationResult& operation : shape.operations) {
+    table.AddRow(TableRow(operation, shares));
+  }
+  return table.ToString();
+}
+
+std::string CopyLine(const ShapeResult& shape, const BenchOptions& options) {
+  const CopyTimes& copy = shape.copy;
+  std::string text = absl::StrFormat("Copy of %s on each rank: %s, %.1f GB/s read and written%s",
+                                     Megabytes(copy.rank_bytes), Microseconds(copy.own_us),
+                                     CopyGbPerSecond(copy, options.memory, options.ranks),
+                                     Shares(options) && options.ranks > 1 ? " by all" : "");
+  if (copy.link_us > 0) {
+    absl::StrAppendFormat(&text, "; to the next rank: %s, %.1f GB/s of each",
+                          Microseconds(copy.link_us), LinkGbPerSecond(copy));
+  }
+  return absl::StrCat(text, ".\n");
+}
+
+std::string CheckLine(const ShapeResult& shape) {
+  if (shape.mismatched_elements == 0) {
+    return absl::StrCat("Combined rows of ", shape.checked_tokens,
+                        " tokens of rank 0 are as computed here, bit by bit.\n");
+  }
+  return absl::StrCat("FAIL: ", FormatCount(shape.mismatched_elements),
+                      " elements of the combined rows of ", shape.checked_tokens,
+                      " tokens of rank 0 are not as computed here.\n");
+}
+
+bool HasPlan(const BenchResult& result) { return result.options.wants("plan"); }
+
+void WriteOptions(const BenchResult& result, JsonWriter& json) {
+  const BenchOptions& options = result.options;
+  json.Field("what", options.what);
+  json.Field("device", result.device);
+  json.Field("backend", options.backend);
+  json.Field("ranks", options.ranks);
+  json.Field("solo", result.solo);
+  json.Field("shared_memory", Shares(options));
+  json.Field("sms", options.sms);
+  json.Field("local_sms", options.local_sms);
+  json.Field("programmatic_launch", options.programmatic_launch);
+  json.Field("high_priority_stream", options.high_priority_stream);
+  json.Field("iterations", options.iterations);
+  json.Field("warmup", options.warmup);
+  json.Field("inputs", options.inputs);
+  json.Field("seed", options.seed);
+  json.Key("trace");
+  if (options.routes.trace.empty()) {
+    json.Null();
+  } else {
+    json.Value(options.routes.trace);
+  }
+  json.Key("layer");
+  if (options.routes.layer) {
+    json.Value(*options.routes.layer);
+  } else {
+    json.Null();
+  }
+}
+
+void WriteShape(const BenchShape& shape, int32_t ranks, JsonWriter& json) {
+  json.Field("shape", FormatBenchShape(shape));
+  json.Field("tokens", shape.tokens);
+  json.Field("hidden", shape.hidden);
+  json.Field("topk", shape.topk);
+  json.Field("experts", shape.experts);
+  json.Field("slots", shape.slots_of(ranks));
+  json.Field("token_padding", shape.token_padding);
+  json.Field("intermediate", shape.intermediate);
+}
+
+void WriteCopy(const CopyTimes& copy, const BenchOptions& options, JsonWriter& json) {
+  json.Key("copy");
+  json.BeginObject();
+  json.Field("rank_bytes", copy.rank_bytes);
+  json.Field("own_us", copy.own_us);
+  json.Field("own_gb_per_s", CopyGbPerSecond(copy, options.memory, options.ranks));
+  for (const char* key : {"to_next_rank_us", "to_next_rank_gb_per_s"}) {
+    json.Key(key);
+    if (copy.link_us <= 0) {
+      json.Null();
+    } else {
+      json.Value(key == absl::string_view("to_next_rank_us") ? copy.link_us
+                                                             : LinkGbPerSecond(copy));
+    }
+  }
+  json.EndObject();
+}
+
+void WriteOperation(const OperationResult& operation, JsonWriter& json) {
+  const Spread& times = operation.times;
+  json.BeginObject();
+  json.Field("operation", operation.name);
+  json.Field("samples", times.samples);
+  json.Field("median_us", times.median_us);
+  json.Field("p25_us", times.p25_us);
+  json.Field("p75_us", times.p75_us);
+  json.Field("min_us", times.min_us);
+  json.Field("max_us", times.max_us);
+  if (operation.bytes) {
+    json.Field("total_bytes", operation.bytes->total_bytes);
+    json.Field("max_local_bytes", operation.bytes->max_local_bytes);
+    json.Field("max_link_bytes", operation.bytes->max_link_bytes);
+    json.Field("floor_us", operation.floor->us);
+    json.Field("floor_bound", operation.floor->bound);
+    json.Field("floor_over_median", FloorOverMedian(operation));
+  } else {
+    for (const char* key : {"total_bytes", "max_local_bytes", "max_link_bytes", "floor_us",
+                            "floor_bound", "floor_over_median"}) {
+      json.Key(key);
+      json.Null();
+    }
+  }
+  json.EndObject();
+}
+
+}  // namespace
+
+std::string BenchText(const BenchResult& result) {
+  std::string text = Heading(result);
+  for (const ShapeResult& shape : result.shapes) {
+    absl::StrAppend(&text, "\n", FormatBenchShape(shape.shape), "\n",
+                    OperationTable(shape, Shares(result.options)), CopyLine(shape, result.options),
+                    CheckLine(shape));
+  }
+  absl::StrAppend(&text, "\nTimes of the slowest rank. FLOOR: the bytes at the copy's rate.");
+  if (HasPlan(result)) {
+    absl::StrAppend(&text, " plan: dispatch less dispatch_saved_plan, on the same inputs.");
+  }
+  return absl::StrCat(text, "\n");
+}
+
+std::string BenchJson(const BenchResult& result) {
+  JsonWriter json;
+  json.BeginObject();
+  WriteOptions(result, json);
+  json.Key("shapes");
+  json.BeginArray();
+  for (const ShapeResult& shape : result.shapes) {
+    json.BeginObject();
+    WriteShape(shape.shape, result.options.ranks, json);
+    WriteCopy(shape.copy, result.options, json);
+    json.Key("operations");
+    json.BeginArray();
+    for (const OperationResult& operation : shape.operations) WriteOperation(operation, json);
+    json.EndArray();
+    json.Field("checked_tokens", shape.checked_tokens);
+    json.Field("mismatched_elements", shape.mismatched_elements);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.Field("result", result.passes() ? "PASS" : "FAIL");
+  json.EndObject();
+  return json.ToString();
+}
+
+}  // namespace perigee

@@ -1,0 +1,68 @@
+// What `perigee bench` has measured: what its report prints.
+#ifndef PERIGEE_CLIENT_CLI_BENCH_BENCH_RESULT_H_
+#define PERIGEE_CLIENT_CLI_BENCH_BENCH_RESULT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "client/cli/bench/bench_bytes.h"
+#include "client/cli/bench/bench_routes.h"
+#include "client/cli/bench/bench_shape.h"
+#include "client/cli/bench/bench_statistics.h"
+
+namespace perigee {
+
+// What to run, and how.
+struct BenchOptions {
+  std::string what = "all";  // plan, dispatch, combine, layer or all
+  int32_t ranks = 2;         // of the group
+  std::string backend = "host";
+  RankMemory memory = RankMemory::kOneForAll;
+  int32_t sms = 0;
+  int32_t local_sms = 0;
+  bool programmatic_launch = true;
+  bool high_priority_stream = false;
+  int32_t iterations = 20;
+  int32_t warmup = 5;
+  int32_t inputs = 3;
+  uint64_t seed = 0;
+  RouteSource routes;
+
+  bool wants(const std::string& operation) const { return what == operation || what == "all"; }
+};
+
+struct OperationResult {
+  std::string name;
+  Spread times;                      // of the slowest rank
+  absl::optional<MovedBytes> bytes;  // none: the operation is not bound by moving bytes
+  absl::optional<Floor> floor;       // where bytes are known and the copy was measured
+};
+
+struct ShapeResult {
+  BenchShape shape;
+  CopyTimes copy;
+  std::vector<OperationResult> operations;
+  // Combined tokens compared with a slow computation of the same, and elements that differed.
+  int64_t checked_tokens = 0;
+  int64_t mismatched_elements = 0;
+};
+
+struct BenchResult {
+  BenchOptions options;
+  std::string device;  // of rank 0
+  bool solo = false;
+  std::vector<ShapeResult> shapes;
+
+  bool passes() const {
+    for (const ShapeResult& shape : shapes) {
+      if (shape.mismatched_elements > 0) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_CLI_BENCH_BENCH_RESULT_H_

@@ -1,0 +1,80 @@
+// Measures one shape after another on one group.
+#ifndef PERIGEE_CLIENT_CLI_BENCH_BENCH_SESSION_H_
+#define PERIGEE_CLIENT_CLI_BENCH_BENCH_SESSION_H_
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/bench/bench_programs.h"
+#include "client/cli/bench/bench_result.h"
+#include "client/lib/client.h"
+#include "client/lib/rank_tensors.h"
+#include "kernels/common/bfloat16.h"
+#include "kernels/plan/plan.h"
+#include "proto/v1/groups.pb.h"
+
+namespace perigee {
+
+// Not thread-safe; a stop request ends every call but Delete with CANCELLED.
+class BenchSession {
+ public:
+  // Borrows client.
+  BenchSession(Client& client, const BenchOptions& options, std::stop_token stop);
+
+  // Makes the group.
+  absl::Status Create();
+  // Makes a buffer of the shape, writes inputs, measures what the options want, compares and
+  // removes the buffer. The shape must have passed CheckBenchShape.
+  absl::StatusOr<ShapeResult> Measure(const BenchShape& shape);
+  // Removes the group, if there is one.
+  absl::Status Delete();
+
+  // After Create: what rank 0 computes on, in words.
+  const std::string& device() const { return device_; }
+
+ private:
+  // Everything of one shape.
+  struct Bench {
+    BenchShape shape;
+    std::string buffer;
+    std::vector<std::vector<int32_t>> routes;  // [inputs] of [R, S, K]
+    GroupPlan plan;                            // of input 0: whose bytes are counted
+    ShapeResult result;
+  };
+
+  absl::Status CreateBuffer(Bench& bench);
+  absl::Status WriteInputs(const Bench& bench, RankTensors& tensors) const;
+  absl::Status LoadWeights(const Bench& bench, RankTensors& tensors) const;
+  absl::Status MeasureCopy(Bench& bench);
+  absl::Status MeasureDispatch(Bench& bench);
+  absl::Status MeasureCombine(Bench& bench, RankTensors& tensors);
+  absl::Status MeasureLayer(Bench& bench);
+  absl::Status CheckOutputs(Bench& bench, RankTensors& tensors) const;
+
+  // One entry for each of program.timed: the slowest rank's times in order.
+  absl::StatusOr<std::vector<std::vector<int64_t>>> Execute(const Bench& bench,
+                                                            const BenchProgram& program,
+                                                            int32_t warmup, int32_t iterations);
+  absl::StatusOr<std::vector<std::vector<int64_t>>> Execute(const Bench& bench,
+                                                            const BenchProgram& program) {
+    return Execute(bench, program, options_.warmup, options_.iterations);
+  }
+  void Add(Bench& bench, const std::string& name, const std::vector<int64_t>& times_ns,
+           absl::optional<MovedBytes> bytes) const;
+  std::vector<BFloat16> Hidden(const Bench& bench, int32_t input, RankId rank,
+                               int64_t tokens) const;
+
+  Client& client_;
+  const BenchOptions options_;
+  const std::stop_token stop_;
+  v1::Group group_;
+  std::string device_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_CLI_BENCH_BENCH_SESSION_H_
