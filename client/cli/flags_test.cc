@@ -133,5 +133,14 @@ TEST(Arguments, TakenInOrder) {
   EXPECT_THAT(flags.HelpText(), HasSubstr("Usage: perigee get KIND [NAME] [MORE...] [FLAGS]"));
 }
 
+TEST(FlagSet, AListTakesEveryValueInOrder) {
+  std::vector<std::string> shapes;
+  FlagSet flags("bench", "Measures.");
+  flags.RequiredList("shape", "SHAPE", "what to measure", &shapes);
+  EXPECT_TRUE(flags.Parse({"--shape", "a", "--shape=b", "--shape", "a"}).ok());
+  EXPECT_EQ(shapes, (std::vector<std::string>{"a", "b", "a"}));
+  EXPECT_EQ(flags.Parse({}).message(), "--shape is missing");
+}
+
 }  // namespace
 }  // namespace perigee

@@ -102,6 +102,25 @@ TEST_F(SessionHostTest, IterationsAndSavedPlansGiveTheSame) {
   ExpectLayerIsRight();
 }
 
+TEST_F(SessionHostTest, ACopyGoesOverTheRows) {
+  const std::vector<ProgramOutcome> copied = group_.Execute(R"pb(
+    operations { dispatch { hidden: "hidden" topk_experts: "topk" plan: "p" } }
+    operations { probe_copy {} }
+    operations { barrier {} }
+    operations { probe_copy { to_next_rank: true } }
+    keep_durations: true
+    iterations: 2
+  )pb");
+  ExpectAllWell(copied);
+  EXPECT_EQ(copied[0].progress.timings(3).operation(), "probe_copy");
+  EXPECT_EQ(copied[0].progress.timings(3).duration_ns_size(), 2);
+  for (const ProgramOutcome& outcome :
+       group_.Execute(R"pb(operations { combine { plan: "p" output: "output" } })pb")) {
+    EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+    EXPECT_THAT(outcome.status.message(), HasSubstr("rows that a copy after sequence"));
+  }
+}
+
 // One rank has not got its input: all leave at once, and the next program works.
 TEST_F(SessionHostTest, ARankThatDeclinesIsNamedByAll) {
   for (int32_t rank = 0; rank < kRanks; ++rank) {

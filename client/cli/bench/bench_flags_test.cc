@@ -1,0 +1,100 @@
+#include "client/cli/bench/bench_flags.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kShape = "S16,H64,K2,E8";
+
+absl::StatusOr<BenchRequest> Parse(std::vector<std::string> args, const std::string& address = "") {
+  BenchFlags given;
+  FlagSet flags("bench", "");
+  DeclareBenchFlags(flags, given);
+  if (absl::Status status = flags.Parse(args); !status.ok()) return status;
+  return ParseBenchRequest(flags, given, address);
+}
+
+TEST(BenchFlags, HaveDefaults) {
+  const auto request = Parse({"all", "--shape", kShape});
+  ASSERT_TRUE(request.ok()) << request.status();
+  const BenchOptions& options = request->options;
+  EXPECT_EQ(options.ranks, 2);
+  EXPECT_EQ(options.iterations, 20);
+  EXPECT_EQ(options.warmup, 5);
+  EXPECT_EQ(options.inputs, 3);
+  EXPECT_TRUE(options.programmatic_launch);
+  EXPECT_EQ(options.memory, RankMemory::kOneForAll) << "of one host";
+  EXPECT_TRUE(options.wants("combine"));
+}
+
+TEST(BenchFlags, AreTaken) {
+  const auto request = Parse({"dispatch",
+                              "--shape",
+                              kShape,
+                              "--shape=S32,H64,K2,E8",
+                              "--backend",
+                              "cuda",
+                              "--sms",
+                              "24",
+                              "--local-sms",
+                              "48",
+                              "--no-programmatic-launch",
+                              "--high-priority",
+                              "--seed",
+                              "9",
+                              "--ranks",
+                              "4",
+                              "--inputs",
+                              "1",
+                              "--warmup",
+                              "0",
+                              "--iterations",
+                              "7"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  const BenchOptions& options = request->options;
+  ASSERT_EQ(request->shapes.size(), 2u);
+  EXPECT_EQ(request->shapes[1].tokens, 32);
+  EXPECT_EQ(options.ranks, 4);
+  EXPECT_EQ(options.sms, 24);
+  EXPECT_EQ(options.local_sms, 48);
+  EXPECT_FALSE(options.programmatic_launch);
+  EXPECT_TRUE(options.high_priority_stream);
+  EXPECT_EQ(options.seed, 9u);
+  EXPECT_EQ(options.routes.seed, 9u);
+  EXPECT_EQ(options.memory, RankMemory::kOneForEach);
+  EXPECT_FALSE(options.wants("combine"));
+  EXPECT_EQ(Parse({"all", "--shape", kShape, "--backend", "cuda", "--shared-gpu"})->options.memory,
+            RankMemory::kOneForAll);
+  EXPECT_EQ(Parse({"all", "--shape", kShape, "--ranks", "8", "--solo"})->options.ranks, 1);
+}
+
+TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
+  const auto refused = [](std::vector<std::string> args, const char* why,
+                          const std::string& address = "") {
+    const auto request = Parse(std::move(args), address);
+    ASSERT_FALSE(request.ok()) << why;
+    EXPECT_THAT(std::string(request.status().message()), HasSubstr(why));
+  };
+  refused({"--shape", kShape}, "WHAT is missing");
+  refused({"speed", "--shape", kShape},
+          "WHAT is 'speed', expected plan|dispatch|combine|layer|all");
+  refused({"all"}, "--shape is missing");
+  refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
+  refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
+  refused({"layer", "--shape", kShape}, "such as I1024");
+  refused({"all", "--shape", kShape, "--layer", "0"}, "--layer is for --trace");
+  refused({"all", "--shape", kShape, "--sms", "4"}, "--sms is for --backend cuda");
+  refused({"all", "--shape", kShape, "--shared-gpu"}, "--shared-gpu is for --backend cuda");
+  refused({"all", "--shape", kShape, "--iterations", "0"}, "expected a number from 1 to 1000");
+  refused({"all", "--shape", kShape, "--threads", "2"}, "for a cluster of its own", "localhost:1");
+}
+
+}  // namespace
+}  // namespace perigee

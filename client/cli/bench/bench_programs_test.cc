@@ -1,0 +1,86 @@
+#include "client/cli/bench/bench_programs.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> TimedNames(const BenchProgram& program) {
+  std::vector<std::string> names;
+  for (const TimedOperation& timed : program.timed) names.push_back(timed.name);
+  return names;
+}
+
+TEST(BenchPrograms, EveryInputHasABarrierBeforeWhatIsTimed) {
+  const BenchProgram program = DispatchProgram(2);
+  ASSERT_EQ(program.program.operations_size(), 4);
+  EXPECT_TRUE(program.program.operations(0).has_barrier());
+  EXPECT_EQ(program.program.operations(1).dispatch().hidden(), "hidden0");
+  EXPECT_EQ(program.program.operations(1).dispatch().plan(), "plan0");
+  EXPECT_TRUE(program.program.operations(2).has_barrier());
+  EXPECT_EQ(program.program.operations(3).dispatch().topk_experts(), "topk_experts1");
+  ASSERT_THAT(TimedNames(program), ElementsAre("dispatch"));
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1), ElementsAre(3)));
+}
+
+TEST(BenchPrograms, ASavedPlanReplacesTheRoutes) {
+  const v1::DispatchOperation dispatch = SavedPlanProgram(1).program.operations(1).dispatch();
+  EXPECT_EQ(dispatch.saved_plan(), "plan0");
+  EXPECT_EQ(dispatch.plan(), "");
+  EXPECT_EQ(dispatch.topk_experts(), "");
+}
+
+TEST(BenchPrograms, OnlyCombineIsTimedAndWritesAnOutputPerInput) {
+  const BenchProgram program = CombineProgram(2);
+  ASSERT_THAT(TimedNames(program), ElementsAre("combine"));
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(2), ElementsAre(5)));
+  EXPECT_EQ(program.program.operations(2).combine().output(), "output0");
+  EXPECT_EQ(program.program.operations(5).combine().output(), "output1");
+}
+
+TEST(BenchPrograms, ALayerIsTheSumOfItsFourOperations) {
+  const BenchProgram program = BenchLayerProgram(2);
+  ASSERT_THAT(TimedNames(program), ElementsAre("prefetch_weights", "run_experts", "layer"));
+  EXPECT_THAT(program.timed[2].operations,
+              ElementsAre(ElementsAre(1, 2, 3, 4), ElementsAre(6, 7, 8, 9)));
+}
+
+TEST(BenchPrograms, ACopyGoesWhereItIsSaid) {
+  EXPECT_FALSE(CopyProgram(false).program.operations(1).probe_copy().to_next_rank());
+  EXPECT_TRUE(CopyProgram(true).program.operations(1).probe_copy().to_next_rank());
+}
+
+std::vector<v1::OperationTiming> Timings(const std::vector<std::vector<int64_t>>& times_ns) {
+  std::vector<v1::OperationTiming> timings(times_ns.size());
+  for (size_t i = 0; i < times_ns.size(); ++i) {
+    timings[i].mutable_duration_ns()->Add(times_ns[i].begin(), times_ns[i].end());
+  }
+  return timings;
+}
+
+TEST(TimesOf, LeavesTheWarmUpOutAndAddsWhatBelongsTogether) {
+  const TimedOperation timed{"x", {{0, 1}, {2}}};
+  const auto times_ns = TimesOf(
+      timed,
+      {Timings({{9, 1, 2}, {9, 10, 20}, {9, 5, 6}}), Timings({{9, 3, 4}, {9, 0, 0}, {9, 7, 8}})}, 1,
+      2);
+  ASSERT_TRUE(times_ns.ok()) << times_ns.status();
+  EXPECT_THAT(*times_ns, ElementsAre(ElementsAre(11, 5, 22, 6), ElementsAre(3, 7, 4, 8)));
+}
+
+TEST(TimesOf, ARankThatReportsTooFewIsNamed) {
+  const TimedOperation timed{"dispatch", {{0}}};
+  const auto times_ns = TimesOf(timed, {Timings({{1, 2}}), Timings({{1}})}, 1, 1);
+  EXPECT_THAT(std::string(times_ns.status().message()),
+              HasSubstr("rank 1 reports no time of dispatch in iteration 2 of 2"));
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,105 @@
+// `perigee bench` on a cluster of its own and on one at an address.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/integration/cluster_fixture.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kTracePath = "tests/testdata/routes_e64_k8_layer0.safetensors";
+
+class BenchRunTest : public ClusterTest {
+ protected:
+  Result Bench(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"bench", "all", "--iterations", "2", "--warmup", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return RunPerigee(args);
+  }
+  // Names of the operations of one shape, which must have been measured and compared well.
+  static std::vector<std::string> Operations(const google::protobuf::Value& value) {
+    const auto shape = value.struct_value().fields();
+    EXPECT_EQ(shape.at("mismatched_elements").number_value(), 0);
+    EXPECT_GT(shape.at("checked_tokens").number_value(), 0);
+    EXPECT_GT(shape.at("copy").struct_value().fields().at("own_gb_per_s").number_value(), 0);
+    std::vector<std::string> names;
+    for (const auto& element : shape.at("operations").list_value().values()) {
+      const auto operation = element.struct_value().fields();
+      names.push_back(operation.at("operation").string_value());
+      EXPECT_EQ(operation.at("samples").number_value(), 6) << "2 iterations of 3 inputs";
+      EXPECT_LE(operation.at("p25_us").number_value(), operation.at("p75_us").number_value());
+      if (names.back() != "dispatch") continue;
+      EXPECT_GT(operation.at("median_us").number_value(), 0);
+      EXPECT_GT(operation.at("total_bytes").number_value(), 0);
+      EXPECT_GT(operation.at("floor_over_median").number_value(), 0);
+    }
+    return names;
+  }
+};
+
+TEST_F(BenchRunTest, MeasuresEverythingShapeByShape) {
+  const Result result = Bench(
+      {"--shape", "S32,H64,K4,E16,P16,I32", "--shape", "S8,H16,K2,E4", "--seed", "5", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = ParseJson(result.out).fields();
+  EXPECT_EQ(json.at("result").string_value(), "PASS");
+  EXPECT_EQ(json.at("ranks").number_value(), 2);
+  EXPECT_EQ(json.at("seed").number_value(), 5);
+  EXPECT_NE(json.at("device").string_value(), "");
+  const auto& shapes = json.at("shapes").list_value();
+  ASSERT_EQ(shapes.values_size(), 2);
+  EXPECT_THAT(Operations(shapes.values(0)),
+              ElementsAre("plan", "dispatch", "dispatch_saved_plan", "combine", "prefetch_weights",
+                          "run_experts", "layer"));
+  EXPECT_THAT(Operations(shapes.values(1)),
+              ElementsAre("plan", "dispatch", "dispatch_saved_plan", "combine"));
+  EXPECT_TRUE(NothingLeft(absl::ZeroDuration())) << "when the command has ended";
+}
+
+TEST_F(BenchRunTest, ARunningClusterIsUsedAndLeftAsItWas) {
+  StartCluster(2);
+  const Result result = Bench({"--shape", "S32,H64,K4,E16", "--address", address_, "--solo"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 rank (host backend"));
+  EXPECT_THAT(result.out, HasSubstr("bit by bit"));
+  const Result groups = RunPerigee({"list", "groups", "--address", address_, "--json"});
+  EXPECT_EQ(ParseJson(groups.out).fields().at("groups").list_value().values_size(), 0);
+}
+
+TEST_F(BenchRunTest, TakesRoutesFromATrace) {
+  Result result = Bench({"--shape", "S64,H64,K8,E64", "--trace", kTracePath, "--layer", "0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(absl::StrCat("routes of ", kTracePath, ", layer 0")));
+
+  result = Bench({"--shape", "S64,H64,K4,E64", "--trace", kTracePath, "--layer", "0"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("64 tokens of 8 routes for each of 2 ranks"));
+  result = Bench({"--shape", "S64,H64,K8,E64", "--trace", scratch() + "/absent.safetensors"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("absent.safetensors"));
+}
+
+TEST_F(BenchRunTest, WrongUseTakesTwoLines) {
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {},
+           {"--shape", "S32,H64,K4"},
+           {"--shape", "S32,H64,K4,E15"},
+           {"--shape", "S32,H64,K4,E16", "--layer", "1"},
+           {"--shape", "S32,H64,K4,E16", "--sms", "4"},
+           {"--shape", "S32,H64,K4,E16", "--speed"},
+       }) {
+    const Result result = Bench(more);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(Lines(result.err), testing::SizeIs(2)) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace perigee
