@@ -148,6 +148,10 @@ Facts FactsOf(const v1::Buffer& buffer) {
   if (buffer.operation_timeout_ms() != 0) {
     facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
   }
+  if (buffer.sms() != 0) facts.push_back({"SMs", absl::StrCat(buffer.sms())});
+  if (buffer.local_sms() != 0) facts.push_back({"local SMs", absl::StrCat(buffer.local_sms())});
+  if (buffer.no_programmatic_launch()) facts.push_back({"programmatic launch", "no"});
+  if (buffer.high_priority_stream()) facts.push_back({"stream", "high priority"});
   Add(facts, "reason", buffer.state_reason());
   for (int rank = 0; rank < buffer.rank_bytes_size(); ++rank) {
     facts.push_back(

@@ -57,9 +57,13 @@ TEST_F(ClientTest, BuffersCarryShapeAndTimeout) {
   BufferOptions options;
   options.shape.set_tokens(16);
   options.operation_timeout = absl::Seconds(3);
+  options.sms = 24;
+  options.programmatic_launch = false;
   ASSERT_TRUE(client_->CreateBuffer("tenants/default/groups/g", options).ok());
   EXPECT_EQ(fake_->create_buffer_requests[0].buffer().shape().tokens(), 16);
   EXPECT_EQ(fake_->create_buffer_requests[0].buffer().operation_timeout_ms(), 3000);
+  EXPECT_EQ(fake_->create_buffer_requests[0].buffer().sms(), 24);
+  EXPECT_TRUE(fake_->create_buffer_requests[0].buffer().no_programmatic_launch());
 }
 
 TEST_F(ClientTest, BuffersOfNoGroupAreThoseOfAll) {

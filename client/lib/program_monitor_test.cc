@@ -1,5 +1,6 @@
 #include "client/lib/program_monitor.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace perigee {
@@ -43,6 +44,20 @@ TEST(ProgramMonitorTest, ADeadProgramsPartStaysCounted) {
   EXPECT_EQ(sum.total_ns(), 80);
   EXPECT_EQ(sum.min_ns(), 7);
   EXPECT_EQ(sum.max_ns(), 23);
+}
+
+TEST(ProgramMonitorTest, KeptDurationsComeInOrder) {
+  const auto progress = [](std::vector<int64_t> durations_ns) {
+    v1::ExecuteProgramResponse message = Progress(0, 2, 30, 7, 23);
+    message.mutable_progress(0)->mutable_timings(0)->mutable_duration_ns()->Add(
+        durations_ns.begin(), durations_ns.end());
+    return message;
+  };
+  ProgramMonitor monitor(1);
+  monitor.Update(progress({7, 23}));
+  monitor.StartNext();
+  monitor.Update(progress({9, 8}));
+  EXPECT_THAT(monitor.timings()[0][0].duration_ns(), testing::ElementsAre(7, 23, 9, 8));
 }
 
 TEST(ProgramMonitorTest, IgnoresRanksItDoesNotHave) {

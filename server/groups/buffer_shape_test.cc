@@ -73,5 +73,12 @@ TEST(CheckOperationTimeout, IsBounded) {
   EXPECT_FALSE(CheckOperationTimeout(INT64_C(1) << 40).ok());
 }
 
+TEST(CheckSms, AreNotNegative) {
+  EXPECT_TRUE(CheckSms(0, 0).ok());
+  EXPECT_TRUE(CheckSms(24, 1000).ok());
+  EXPECT_FALSE(CheckSms(-1, 0).ok());
+  EXPECT_FALSE(CheckSms(0, -1).ok());
+}
+
 }  // namespace
 }  // namespace perigee

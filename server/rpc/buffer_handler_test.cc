@@ -21,12 +21,20 @@ v1::CreateBufferRequest NewRequest(const std::string& group, const std::string& 
 TEST(ParseNewBuffer, TakesEveryField) {
   v1::CreateBufferRequest request = NewRequest("tenants/default/groups/g", "b");
   request.mutable_buffer()->set_operation_timeout_ms(77);
+  request.mutable_buffer()->set_sms(24);
+  request.mutable_buffer()->set_local_sms(48);
+  request.mutable_buffer()->set_no_programmatic_launch(true);
+  request.mutable_buffer()->set_high_priority_stream(true);
   const auto buffer = ParseNewBuffer(request);
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   EXPECT_EQ(buffer->group, "tenants/default/groups/g");
   EXPECT_EQ(buffer->buffer_id, "b");
   EXPECT_EQ(buffer->shape.experts(), 6);
   EXPECT_EQ(buffer->operation_timeout_ms, 77);
+  EXPECT_EQ(buffer->sms, 24);
+  EXPECT_EQ(buffer->local_sms, 48);
+  EXPECT_TRUE(buffer->no_programmatic_launch);
+  EXPECT_TRUE(buffer->high_priority_stream);
 }
 
 TEST(ParseNewBuffer, NamesTheFieldThatIsWrong) {

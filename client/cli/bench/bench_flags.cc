@@ -62,7 +62,8 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
                      &given.shapes);
   flags.Optional("ranks", "R", "ranks of the group, and workers of its own cluster",
                  &given.cluster.ranks, 1, 128);
-  flags.Boolean("solo", "a group of one rank: what nobody waits for", &given.solo);
+  flags.Boolean("solo", "a group of one rank: what operations cost where nobody is waited for",
+                &given.solo);
   DeclareBackendFlags(flags, given.cluster);
   flags.Optional("trace", "FILE", "routes from a file, as 'perigee plan' reads it; else random",
                  &given.trace);
