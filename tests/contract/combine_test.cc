@@ -25,7 +25,7 @@ class CombineContractTest : public ContractTest {
   RankGroupOptions OptionsFor(const Geometry& geometry) {
     RankGroupOptions options;
     options.geometry = geometry;
-    options.own_mappings = GetParam().own_mappings && geometry.ranks <= 16;
+    options.own_mappings = GetParam().own_mappings && geometry.ranks <= kMostOwnMappings;
     return options;
   }
 };
@@ -86,7 +86,7 @@ TEST_P(CombineContractTest, RandomGroups) {
     const GroupInput input = RandomGroup(random);
     if (input.geometry.ranks > GetParam().max_ranks) continue;
     SCOPED_TRACE(input.Describe());
-    RankGroup group(backend(), OptionsFor(input.geometry));
+    RankGroup group(backends(), OptionsFor(input.geometry));
     const std::vector<DispatchResult> made =
         group.Dispatch(NamedInputs(input, group.hidden(), i), Copy::kInPlace);
     const ReferencePlan plan = PlanByTheRules(input);
@@ -113,7 +113,7 @@ TEST_P(CombineContractTest, LargeRowsSharedByThreadsWithoutWeights) {
   RankGroupOptions options = OptionsFor(input.geometry);
   options.hidden = 200;
   options.threads = 3;
-  RankGroup group(backend(), options);
+  RankGroup group(backends(), options);
   const auto made = group.Dispatch(NamedInputs(input, options.hidden, 5), Copy::kCopied);
   const RankRows rows = RandomRows(random, group);
   const RankRows expected = ExpectedHidden(group, PlanByTheRules(input), rows);
@@ -129,7 +129,7 @@ TEST_P(CombineContractTest, TheReferenceWouldNoticeAnotherRounding) {
   std::mt19937_64 random(TestSeed());
   const GroupInput input =
       PlainGroup(random, {.ranks = 2, .experts = 8, .tokens = 20, .topk = 5, .slots = 4});
-  RankGroup group(backend(), OptionsFor(input.geometry));
+  RankGroup group(backends(), OptionsFor(input.geometry));
   const ReferencePlan plan = PlanByTheRules(input);
   std::vector<std::vector<double>> values;
   for (const auto& rank : RandomRows(random, group)) values.push_back(ValuesOf(rank));
@@ -143,7 +143,7 @@ TEST_P(CombineContractTest, NanRowsStayWithTheirTokens) {
   std::mt19937_64 random(TestSeed());
   const GroupInput input =
       PlainGroup(random, {.ranks = 4, .experts = 8, .tokens = 9, .topk = 3, .slots = 2});
-  RankGroup group(backend(), OptionsFor(input.geometry));
+  RankGroup group(backends(), OptionsFor(input.geometry));
   std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 1);
   for (RankInput& rank : inputs) rank.hidden = RandomNumbers(random, rank.hidden.size());
   const auto round_trip = [&] {
@@ -176,7 +176,7 @@ TEST_P(CombineContractTest, NanRowsStayWithTheirTokens) {
 // Refused operations leave no trace: the same sequence can be used again.
 class CombineRefusalTest : public CombineContractTest {
  protected:
-  CombineRefusalTest() : group_(backend(), OptionsFor(kGeometry)) {
+  CombineRefusalTest() : group_(backends(), OptionsFor(kGeometry)) {
     std::mt19937_64 random(TestSeed());
     input_ = PlainGroup(random, kGeometry);
     made_ = group_.Dispatch(NamedInputs(input_, group_.hidden(), 1), Copy::kInPlace);
@@ -185,7 +185,7 @@ class CombineRefusalTest : public CombineContractTest {
   // Combines in place without weights on every rank.
   std::vector<absl::Status> CombineInPlace(Sequence sequence) {
     return group_.OnAll([&](int32_t rank) {
-      const DeviceArray<BFloat16> hidden(backend(), size_t{kGeometry.tokens} * group_.hidden());
+      const DeviceArray<BFloat16> hidden(backend(rank), size_t{kGeometry.tokens} * group_.hidden());
       return group_.path(rank).Combine(sequence, made_[rank].plan,
                                        {group_.path(rank).rows(), nullptr}, {hidden.data()});
     });
@@ -232,7 +232,7 @@ TEST_P(CombineRefusalTest, ASavedPlanMakesRowsLiveAgain) {
 TEST_P(CombineRefusalTest, PartOfTheShardIsNoAlias) {
   const Sequence sequence = group_.NextSequence();
   ExpectRefused(group_.OnAll([&](int32_t rank) {
-    const DeviceArray<BFloat16> hidden(backend(), size_t{kGeometry.tokens} * group_.hidden());
+    const DeviceArray<BFloat16> hidden(backend(rank), size_t{kGeometry.tokens} * group_.hidden());
     const BFloat16* inside = group_.path(rank).rows() + group_.hidden();
     return group_.path(rank).Combine(sequence, made_[rank].plan, {inside, nullptr},
                                      {hidden.data()});
@@ -244,8 +244,8 @@ TEST_P(CombineRefusalTest, NullPointersAndHalfTheWeights) {
   const Sequence sequence = group_.NextSequence();
   const auto combine = [&](bool rows, bool row_weights, bool hidden, bool route_weights) {
     return group_.OnAll([&, rows, row_weights, hidden, route_weights](int32_t rank) {
-      const DeviceArray<BFloat16> out(backend(), size_t{kGeometry.tokens} * group_.hidden());
-      const DeviceArray<float> out_weights(backend(), kGeometry.routes());
+      const DeviceArray<BFloat16> out(backend(rank), size_t{kGeometry.tokens} * group_.hidden());
+      const DeviceArray<float> out_weights(backend(rank), kGeometry.routes());
       DataPath& path = group_.path(rank);
       return path.Combine(
           sequence, made_[rank].plan,
@@ -263,7 +263,7 @@ TEST_P(CombineRefusalTest, NullPointersAndHalfTheWeights) {
 TEST_P(CombineRefusalTest, PlansOfOthersAreRefused) {
   const Sequence sequence = group_.NextSequence();
   const auto combine = [&](const PlanPtr& plan) {
-    const DeviceArray<BFloat16> hidden(backend(), size_t{kGeometry.tokens} * group_.hidden());
+    const DeviceArray<BFloat16> hidden(backend(0), size_t{kGeometry.tokens} * group_.hidden());
     DataPath& path = group_.path(0);
     return path.Combine(sequence, plan, {path.rows(), nullptr}, {hidden.data()});
   };

@@ -1,7 +1,9 @@
 #include "tests/contract/contract_backends.h"
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/device/device_info.h"
@@ -19,8 +21,6 @@ constexpr int kHostGroups = 80;
 constexpr int kHostGroups = 300;
 #endif
 
-bool HasCudaDevice() { return !QueryCudaDevices().devices.empty(); }
-
 // compute-sanitizer makes each kernel many times slower, and its racecheck runs them one at a time,
 // so that a kernel that waits for another rank waits for good: fewer groups, of one rank.
 int FromEnvironment(const char* name, int otherwise) {
@@ -29,8 +29,12 @@ int FromEnvironment(const char* name, int otherwise) {
 }
 int CudaGroups() { return FromEnvironment("PERIGEE_RANDOM_GROUPS", 1000); }
 
-std::unique_ptr<Backend> CreateCuda() {
+// Devices that ranks are put on in turn.
+int32_t DevicesAskedFor() { return FromEnvironment("PERIGEE_DEVICES", 1); }
+
+std::unique_ptr<Backend> CreateCuda(int32_t device) {
   CudaBackendOptions options;
+  options.device = device;
   options.sms_per_buffer = 4;
   options.sm_budget = 1 << 20;  // ranks of one process that share a GPU
   absl::StatusOr<std::unique_ptr<Backend>> backend = CreateCudaBackend(options);
@@ -41,13 +45,30 @@ std::unique_ptr<Backend> CreateCuda() {
 
 TEST(CudaContractTest, RunsWhereThereIsADevice) {
   const CudaDevices devices = QueryCudaDevices();
-  if (devices.devices.empty()) GTEST_SKIP() << DescribeCudaDevices(devices);
+  const int32_t asked_for = DevicesAskedFor();
+  if (devices.devices.empty() && asked_for == 1) GTEST_SKIP() << DescribeCudaDevices(devices);
+  EXPECT_GE(asked_for, 1) << "PERIGEE_DEVICES is no number of devices";
+  EXPECT_LE(asked_for, static_cast<int32_t>(devices.devices.size()))
+      << "PERIGEE_DEVICES asks for " << asked_for
+      << " CUDA devices; here: " << DescribeCudaDevices(devices);
+}
+
+// Those of one device, or one that spans all: a mapping is for one device, so there each rank has
+// its own, and groups are no larger than the tests map so.
+std::vector<ContractCase> CudaCases(int32_t queues) {
+  const int32_t devices = DevicesAskedFor();
+  if (devices == 1) {
+    return {{"cuda_own_mappings", CreateCuda, true, queues, CudaGroups()},
+            {"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10}};
+  }
+  return {{absl::StrCat("cuda_", devices, "_devices"), CreateCuda, true,
+           std::min(queues, kMostOwnMappings), CudaGroups(), devices}};
 }
 
 }  // namespace
 
 std::vector<ContractCase> ContractCases() {
-  const auto host = [] { return CreateHostBackend(); };
+  const auto host = [](int32_t) { return CreateHostBackend(); };
   std::vector<ContractCase> cases = {
       {"host_own_mappings", host, true, 128, kHostGroups},
       {"host_one_mapping", host, false, 128, kHostGroups},
@@ -56,11 +77,24 @@ std::vector<ContractCase> ContractCases() {
   // kernel that waits for a rank stands before that rank's in the same queue.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
   const int32_t queues = FromEnvironment("PERIGEE_MAX_RANKS", 31);  // of 32, one is the copies'
-  if (HasCudaDevice()) {
-    cases.push_back({"cuda_own_mappings", CreateCuda, true, queues, CudaGroups()});
-    cases.push_back({"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10});
+  const auto present = static_cast<int32_t>(QueryCudaDevices().devices.size());
+  if (DevicesAskedFor() >= 1 && DevicesAskedFor() <= present) {
+    for (const ContractCase& contract : CudaCases(queues)) cases.push_back(contract);
   }
   return cases;
+}
+
+ContractTest::ContractTest() {
+  for (int32_t device = 0; device < GetParam().devices; ++device) {
+    queueing_.push_back(GetParam().create(device));
+    settled_.push_back(MakeSettledBackend(*queueing_.back()));
+  }
+}
+
+RankBackends ContractTest::InTurn(const Owned& backends) {
+  std::vector<Backend*> in_turn;
+  for (const auto& backend : backends) in_turn.push_back(backend.get());
+  return RankBackends(in_turn);
 }
 
 std::string ContractCaseName(const testing::TestParamInfo<ContractCase>& info) {

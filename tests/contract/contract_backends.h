@@ -11,13 +11,18 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "tests/contract/rank_backends.h"
 #include "tests/contract/settled_backend.h"
 
 namespace perigee {
 
+// Every pair of ranks is a mapping: larger groups would need more than a process may have.
+inline constexpr int32_t kMostOwnMappings = 16;
+
 struct ContractCase {
   std::string name;
-  std::function<std::unique_ptr<Backend>()> create;
+  // A backend on one of the devices.
+  std::function<std::unique_ptr<Backend>(int32_t device)> create;
   // true: every rank maps every shard for itself, as separate processes do. false: ranks share one
   // mapping, so that a race detector sees that two of them use the same memory.
   bool own_mappings = true;
@@ -25,24 +30,30 @@ struct ContractCase {
   int32_t max_ranks = 128;
   // Random groups that a test tries.
   int random_groups = 300;
+  // Rank r has a backend on device r % devices.
+  int32_t devices = 1;
 };
 
 // Those of this machine. A new backend is added here, and every test of the suite runs on it. Where
-// there is no CUDA device a test of every binary says so and is skipped.
+// there is no CUDA device a test of every binary says so and is skipped. PERIGEE_DEVICES=N, more
+// than 1, puts the ranks on N CUDA devices in turn; where there are fewer, that test fails.
 std::vector<ContractCase> ContractCases();
 
 class ContractTest : public testing::TestWithParam<ContractCase> {
  protected:
-  ContractTest()
-      : queueing_backend_(GetParam().create()), backend_(MakeSettledBackend(*queueing_backend_)) {}
+  ContractTest();
   // Operations have ended when their calls return.
-  Backend& backend() { return *backend_; }
-  // As it is: operations may still run when their calls return.
-  Backend& queueing_backend() { return *queueing_backend_; }
+  RankBackends backends() const { return InTurn(settled_); }
+  Backend& backend(int32_t rank) const { return *settled_[rank % settled_.size()]; }
+  // As they are: operations may still run when their calls return.
+  RankBackends queueing_backends() const { return InTurn(queueing_); }
 
  private:
-  std::unique_ptr<Backend> queueing_backend_;
-  std::unique_ptr<Backend> backend_;
+  using Owned = std::vector<std::unique_ptr<Backend>>;  // by device
+  static RankBackends InTurn(const Owned& backends);
+
+  Owned queueing_;
+  Owned settled_;
 };
 
 // For INSTANTIATE_TEST_SUITE_P.

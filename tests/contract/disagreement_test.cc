@@ -12,6 +12,7 @@
 #include "kernels/layout/shard_layout.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/early_end_fixture.h"
+#include "tests/contract/rank_backends.h"
 
 namespace perigee {
 namespace {
@@ -90,7 +91,7 @@ TEST_P(DisagreementContractTest, RanksDisagreeOnThePlan) {
   const std::vector<DispatchResult> second = Dispatch();
   const Sequence sequence = group_->NextSequence();
   const std::vector<absl::Status> statuses = group_->OnAll([&](int32_t rank) {
-    const DeviceArray<BFloat16> hidden(backend(), inputs_[rank].hidden);
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
     const DispatchInput in = {hidden.data(), nullptr, nullptr, kGeometry.tokens};
     const PlanPtr& plan = rank == 3 ? first[rank].plan : second[rank].plan;
     return group_->path(rank).DispatchWithPlan(sequence, plan, in, {});
@@ -122,12 +123,13 @@ TEST_P(DisagreementContractTest, RanksDisagreeOnTheGeometry) {
   for (const Geometry& other : {smaller, larger}) {
     // Each shard is as long as its owner's geometry makes it.
     std::vector<std::unique_ptr<Memory>> shards;
+    std::vector<std::unique_ptr<Memory>> mappings;
     std::vector<std::unique_ptr<DataPath>> paths;
     DataPathOptions options[2];
     for (int32_t rank = 0; rank < 2; ++rank) {
       options[rank].geometry = rank == 1 ? other : kGeometry;
       options[rank].geometry.ranks = 2;
-      auto shard = backend().AllocateShared(
+      auto shard = backend(rank).AllocateShared(
           ShardLayout::Create(options[rank].geometry, 16).size_bytes, PeerAccess::kReadWrite);
       ASSERT_TRUE(shard.ok()) << shard.status();
       shards.push_back(*std::move(shard));
@@ -138,14 +140,18 @@ TEST_P(DisagreementContractTest, RanksDisagreeOnTheGeometry) {
       options[rank].buffer = BufferId(1);
       options[rank].generation = Generation(1);
       options[rank].shards = {shards[0]->data(), shards[1]->data()};
-      auto path = backend().CreateDataPath(options[rank]);
+      if (GetParam().own_mappings) {
+        mappings.push_back(MapFor(backend(rank), *shards[1 - rank], PeerAccess::kReadWrite));
+        options[rank].shards[1 - rank] = mappings.back()->data();
+      }
+      auto path = backend(rank).CreateDataPath(options[rank]);
       ASSERT_TRUE(path.ok()) << path.status();
       paths.push_back(*std::move(path));
     }
     std::vector<absl::Status> statuses(2);
     const auto dispatch = [&](int32_t rank) {
-      const DeviceArray<BFloat16> hidden(backend(), inputs_[rank].hidden);
-      const DeviceArray<int32_t> topk_experts(backend(), inputs_[rank].topk_experts);
+      const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+      const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
       statuses[rank] =
           paths[rank]
               ->Dispatch(Sequence(1), {hidden.data(), topk_experts.data(), nullptr, 5}, {})
@@ -171,8 +177,8 @@ TEST_P(DisagreementContractTest, ARankThatDeclinesTellsTheOthers) {
     const std::vector<absl::Status> statuses = group_->OnAll([&](int32_t rank) {
       if (rank == 1) return group_->path(rank).Decline(sequence);
       if (!dispatch) return Combine(rank, sequence, made[rank].plan);
-      const DeviceArray<BFloat16> hidden(backend(), inputs_[rank].hidden);
-      const DeviceArray<int32_t> topk_experts(backend(), inputs_[rank].topk_experts);
+      const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+      const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
       return group_->path(rank)
           .Dispatch(sequence, {hidden.data(), topk_experts.data(), nullptr, kGeometry.tokens}, {})
           .status();

@@ -24,8 +24,7 @@ std::vector<int32_t> Flat(const T& rows) {
 RankGroupOptions OptionsFor(const Geometry& geometry, const ContractCase& contract) {
   RankGroupOptions options;
   options.geometry = geometry;
-  // Every pair of ranks is a mapping: a large group would need more than a process may have.
-  options.own_mappings = contract.own_mappings && geometry.ranks <= 16;
+  options.own_mappings = contract.own_mappings && geometry.ranks <= kMostOwnMappings;
   return options;
 }
 
@@ -89,7 +88,7 @@ TEST_P(DispatchContractTest, RandomGroups) {
     GroupInput input = RandomGroup(random);
     if (input.geometry.ranks > GetParam().max_ranks) continue;
     SCOPED_TRACE(input.Describe());
-    RankGroup group(backend(), OptionsFor(input.geometry, GetParam()));
+    RankGroup group(backends(), OptionsFor(input.geometry, GetParam()));
     // Twice with other routes: what the first has left in the shard must not matter.
     for (Copy copy : {Copy::kCopied, Copy::kInPlace}) {
       const std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), i);
@@ -111,7 +110,7 @@ TEST_P(DispatchContractTest, GoldenVectorsOfTheRules) {
   g1.geometry = {.ranks = 2, .experts = 4, .tokens = 3, .topk = 2, .slots = 2, .token_padding = 4};
   g1.topk_experts = {0, 1, 0, 2, 1, 0, /**/ 0, 3, 1, 0, 2, 0};
   g1.token_counts = {3, 3};
-  RankGroup group(backend(), OptionsFor(g1.geometry, GetParam()));
+  RankGroup group(backends(), OptionsFor(g1.geometry, GetParam()));
   const std::vector<DispatchResult> results =
       group.Dispatch(NamedInputs(g1, group.hidden(), 1), Copy::kCopied);
   ASSERT_TRUE(results[0].status.ok() && results[1].status.ok());
@@ -131,7 +130,7 @@ TEST_P(DispatchContractTest, LargeRowsSharedByThreads) {
   RankGroupOptions options = OptionsFor(input.geometry, GetParam());
   options.hidden = 520;
   options.threads = 3;
-  RankGroup group(backend(), options);
+  RankGroup group(backends(), options);
   const std::vector<RankInput> inputs = NamedInputs(input, options.hidden, 5);
   ExpectDispatched(group.Dispatch(inputs, Copy::kCopied), input, inputs, options.hidden);
 }
@@ -162,7 +161,7 @@ TEST_P(DispatchContractTest, EdgesOfTheInput) {
     if (edge.expert != -2) {
       std::fill(input.topk_experts.begin(), input.topk_experts.end(), edge.expert);
     }
-    RankGroup group(backend(), OptionsFor(edge.geometry, GetParam()));
+    RankGroup group(backends(), OptionsFor(edge.geometry, GetParam()));
     const std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 9);
     ExpectDispatched(group.Dispatch(inputs, Copy::kCopied), input, inputs, group.hidden());
   }
@@ -172,7 +171,7 @@ TEST_P(DispatchContractTest, WithoutWeightsRowWeightsAreNotWritten) {
   std::mt19937_64 random(TestSeed());
   const GroupInput input = PlainGroup(
       random, {.ranks = 2, .experts = 4, .tokens = 6, .topk = 2, .slots = 2, .token_padding = 4});
-  RankGroup group(backend(), OptionsFor(input.geometry, GetParam()));
+  RankGroup group(backends(), OptionsFor(input.geometry, GetParam()));
   std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 1);
   for (RankInput& rank : inputs) rank.route_weights.clear();
   const std::vector<DispatchResult> results = group.Dispatch(inputs, Copy::kInPlace);
@@ -194,12 +193,12 @@ TEST_P(DispatchContractTest, ARankWithoutTokensNeedsNoInput) {
   std::mt19937_64 random(TestSeed());
   GroupInput input = PlainGroup(random, {.ranks = 2, .experts = 4, .tokens = 6, .topk = 2});
   input.token_counts = {6, 0};
-  RankGroup group(backend(), OptionsFor(input.geometry, GetParam()));
+  RankGroup group(backends(), OptionsFor(input.geometry, GetParam()));
   const std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 1);
   const Sequence sequence = group.NextSequence();
   ExpectOk(group.OnAll([&](int32_t rank) {
-    const DeviceArray<BFloat16> hidden(backend(), inputs[0].hidden);
-    const DeviceArray<int32_t> topk_experts(backend(), inputs[0].topk_experts);
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs[0].hidden);
+    const DeviceArray<int32_t> topk_experts(backend(rank), inputs[0].topk_experts);
     const DispatchInput in =
         rank == 0 ? DispatchInput{hidden.data(), topk_experts.data(), nullptr, 6} : DispatchInput{};
     return group.path(rank).Dispatch(sequence, in, {}).status();
@@ -212,7 +211,7 @@ TEST_P(DispatchContractTest, PlansAreIndependent) {
   const Geometry geometry = {.ranks = 4, .experts = 8, .tokens = 5, .topk = 3, .slots = 2};
   const GroupInput first = PlainGroup(random, geometry);
   const GroupInput second = PlainGroup(random, geometry);
-  RankGroup group(backend(), OptionsFor(geometry, GetParam()));
+  RankGroup group(backends(), OptionsFor(geometry, GetParam()));
   const std::vector<RankInput> inputs = NamedInputs(first, group.hidden(), 1);
   const std::vector<DispatchResult> made = group.Dispatch(inputs, Copy::kCopied);
   { const auto dropped = group.Dispatch(NamedInputs(second, group.hidden(), 2), Copy::kCopied); }

@@ -16,8 +16,8 @@ void EarlyEndTest::Start(absl::Duration operation_timeout) {
   options.geometry = kGeometry;
   options.own_mappings = GetParam().own_mappings;
   options.operation_timeout = operation_timeout;
-  group_ = std::make_unique<RankGroup>(backend(), options);
-  store_ = std::make_unique<ExpertStore>(backend(), kGeometry, WeightsShape{options.hidden, 8},
+  group_ = std::make_unique<RankGroup>(backends(), options);
+  store_ = std::make_unique<ExpertStore>(backends(), kGeometry, WeightsShape{options.hidden, 8},
                                          options.own_mappings);
   for (int32_t rank = 0; rank < kRanks; ++rank) {
     store_->SetHeader(rank, 0, 1);
@@ -40,8 +40,8 @@ std::vector<absl::Status> EarlyEndTest::Barrier() {
 absl::Status EarlyEndTest::Combine(int32_t rank, Sequence sequence, const PlanPtr& plan,
                                    bool weights) {
   DataPath& path = group_->path(rank);
-  const DeviceArray<BFloat16> hidden(backend(), size_t{kGeometry.tokens} * group_->hidden());
-  const DeviceArray<float> route_weights(backend(), kGeometry.routes());
+  const DeviceArray<BFloat16> hidden(backend(rank), size_t{kGeometry.tokens} * group_->hidden());
+  const DeviceArray<float> route_weights(backend(rank), kGeometry.routes());
   return path.Combine(sequence, plan, {path.rows(), weights ? path.row_weights() : nullptr},
                       {hidden.data(), weights ? route_weights.data() : nullptr});
 }

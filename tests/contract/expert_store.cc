@@ -1,6 +1,5 @@
 #include "tests/contract/expert_store.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -15,20 +14,20 @@ ExpertValues ValuesOf(const ExpertBits& expert) {
   return {ValuesOf(expert.gate), ValuesOf(expert.up), ValuesOf(expert.down)};
 }
 
-ExpertStore::ExpertStore(Backend& backend, const Geometry& geometry, const WeightsShape& shape,
-                         bool own_mappings)
-    : backend_(backend),
+ExpertStore::ExpertStore(const RankBackends& backends, const Geometry& geometry,
+                         const WeightsShape& shape, bool own_mappings)
+    : backends_(backends),
       geometry_(geometry),
       shape_(shape),
       home_layout_(WeightsLayout::Home(shape, geometry.experts_per_rank())),
       slot_layout_(WeightsLayout::Slots(shape, geometry.slots)) {
   for (int32_t rank = 0; rank < geometry.ranks; ++rank) {
-    auto home = backend.AllocateShared(home_layout_.size_bytes, PeerAccess::kReadOnly);
+    auto home = backends.of(rank).AllocateShared(home_layout_.size_bytes, PeerAccess::kReadOnly);
     PERIGEE_CHECK(home.ok());
     homes_.push_back(*std::move(home));
     slots_.emplace_back();
     if (geometry.slots == 0) continue;
-    auto slots = backend.AllocatePrivate(slot_layout_.size_bytes);
+    auto slots = backends.of(rank).AllocatePrivate(slot_layout_.size_bytes);
     PERIGEE_CHECK(slots.ok());
     slots_.back() = *std::move(slots);
   }
@@ -37,44 +36,41 @@ ExpertStore::ExpertStore(Backend& backend, const Geometry& geometry, const Weigh
     for (int32_t peer = 0; peer < geometry.ranks; ++peer) {
       home_seen_[rank].push_back(homes_[peer]->data());
       if (peer == rank || !own_mappings) continue;
-      const int descriptor = fcntl(homes_[peer]->descriptor(), F_DUPFD_CLOEXEC, 0);
-      auto mapping = backend.Import(descriptor, home_layout_.size_bytes, PeerAccess::kReadOnly);
-      PERIGEE_CHECK(mapping.ok());
-      home_seen_[rank].back() = (*mapping)->data();
-      mappings_.push_back(*std::move(mapping));
+      mappings_.push_back(MapFor(backends.of(rank), *homes_[peer], PeerAccess::kReadOnly));
+      home_seen_[rank].back() = mappings_.back()->data();
     }
   }
 }
 
 template <typename T>
-void ExpertStore::Write(std::byte* to, const T* values, size_t count) {
+void ExpertStore::WriteHome(int32_t rank, size_t offset, const T* values, size_t count) {
   const auto* bytes = reinterpret_cast<const std::byte*>(values);
-  EXPECT_TRUE(backend_.CopyIn(to, absl::MakeConstSpan(bytes, count * sizeof(T))).ok());
+  EXPECT_TRUE(
+      backends_.of(rank)
+          .CopyIn(homes_[rank]->data() + offset, absl::MakeConstSpan(bytes, count * sizeof(T)))
+          .ok());
 }
 
-void ExpertStore::WriteExpert(std::byte* block, const WeightsLayout& layout, int32_t index,
-                              const ExpertBits& expert) {
+void ExpertStore::WriteExpert(int32_t rank, int32_t index, const ExpertBits& expert) {
   const size_t elements = shape_.matrix_elements();
   const size_t offset = index * elements * sizeof(BFloat16);
-  Write(block + layout.gate + offset, expert.gate.data(), elements);
-  Write(block + layout.up + offset, expert.up.data(), elements);
-  Write(block + layout.down + offset, expert.down.data(), elements);
+  WriteHome(rank, home_layout_.gate + offset, expert.gate.data(), elements);
+  WriteHome(rank, home_layout_.up + offset, expert.up.data(), elements);
+  WriteHome(rank, home_layout_.down + offset, expert.down.data(), elements);
 }
 
 void ExpertStore::Load(int32_t layer, uint64_t version, const std::vector<ExpertBits>& experts) {
   for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
     SetHeader(rank, -1, 0);
     const int32_t epn = geometry_.experts_per_rank();
-    for (int32_t i = 0; i < epn; ++i) {
-      WriteExpert(homes_[rank]->data(), home_layout_, i, experts[rank * epn + i]);
-    }
+    for (int32_t i = 0; i < epn; ++i) WriteExpert(rank, i, experts[rank * epn + i]);
     SetHeader(rank, layer, version);
   }
 }
 
 void ExpertStore::SetHeader(int32_t rank, int32_t layer, uint64_t version) {
   const HomeHeader header = {version, layer, 0};
-  Write(homes_[rank]->data() + home_layout_.header, &header, 1);
+  WriteHome(rank, home_layout_.header, &header, 1);
 }
 
 ExpertWeights ExpertStore::WeightsOf(int32_t rank, int32_t layer, uint64_t version) const {
@@ -91,7 +87,7 @@ SlotTag ExpertStore::tag(int32_t rank, int32_t slot) const {
   SlotTag tag;
   const std::byte* from = slots_[rank]->data() + slot_layout_.header + slot * sizeof(SlotTag);
   const auto to = absl::MakeSpan(reinterpret_cast<std::byte*>(&tag), sizeof(tag));
-  EXPECT_TRUE(backend_.CopyOut(to, from).ok());
+  EXPECT_TRUE(backends_.of(rank).CopyOut(to, from).ok());
   return tag;
 }
 
@@ -101,7 +97,7 @@ ExpertBits ExpertStore::slot(int32_t rank, int32_t slot) const {
     std::vector<BFloat16> matrix(elements);
     const size_t bytes = elements * sizeof(BFloat16);
     const auto to = absl::MakeSpan(reinterpret_cast<std::byte*>(matrix.data()), bytes);
-    EXPECT_TRUE(backend_.CopyOut(to, slots_[rank]->data() + offset + slot * bytes).ok());
+    EXPECT_TRUE(backends_.of(rank).CopyOut(to, slots_[rank]->data() + offset + slot * bytes).ok());
     return matrix;
   };
   return {read(slot_layout_.gate), read(slot_layout_.up), read(slot_layout_.down)};

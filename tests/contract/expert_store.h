@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/weights_layout.h"
+#include "tests/contract/rank_backends.h"
 #include "tests/testing/moe_reference.h"
 
 namespace perigee {
@@ -26,7 +27,7 @@ ExpertValues ValuesOf(const ExpertBits& expert);
 
 class ExpertStore {
  public:
-  ExpertStore(Backend& backend, const Geometry& geometry, const WeightsShape& shape,
+  ExpertStore(const RankBackends& backends, const Geometry& geometry, const WeightsShape& shape,
               bool own_mappings);
 
   // experts [E]: each rank's home block gets its own; as a loader does it: the version becomes 0
@@ -43,11 +44,10 @@ class ExpertStore {
 
  private:
   template <typename T>
-  void Write(std::byte* to, const T* values, size_t count);
-  void WriteExpert(std::byte* block, const WeightsLayout& layout, int32_t index,
-                   const ExpertBits& expert);
+  void WriteHome(int32_t rank, size_t offset, const T* values, size_t count);
+  void WriteExpert(int32_t rank, int32_t index, const ExpertBits& expert);
 
-  Backend& backend_;
+  const RankBackends backends_;
   const Geometry geometry_;
   const WeightsShape shape_;
   const WeightsLayout home_layout_;

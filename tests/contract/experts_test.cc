@@ -52,9 +52,10 @@ std::vector<ExpertBits> RandomExperts(std::mt19937_64& random, int32_t experts,
 // the other ranks need replicas.
 class ExpertsContractTest : public ContractTest {
  protected:
-  void Start(int32_t slots, const WeightsShape& shape = {24, 40}, int threads = 1,
-             Backend* other = nullptr) {
-    Backend& on = other == nullptr ? backend() : *other;
+  void Start(int32_t slots, const WeightsShape& shape = {24, 40}, int threads = 1) {
+    StartOn(backends(), slots, shape, threads);
+  }
+  void StartOn(const RankBackends& on, int32_t slots, const WeightsShape& shape, int threads) {
     random_.seed(kSeed);
     geometry_ = {
         .ranks = 4, .experts = 8, .tokens = 400, .topk = 3, .slots = slots, .token_padding = 8};
@@ -92,7 +93,7 @@ class ExpertsContractTest : public ContractTest {
     return group < geometry_.experts ? group : ExpertInSlot(rank, group - geometry_.experts);
   }
   void ExpectSlots(int32_t layer, uint64_t version);
-  std::vector<double> OutputsOn(Backend& on);
+  std::vector<double> OutputsOn(const RankBackends& on);
   std::vector<double> RowValues(const std::vector<BFloat16>& rows, int32_t row) {
     const auto first = rows.begin() + static_cast<size_t>(row) * group_->hidden();
     return ValuesOf(std::vector<BFloat16>(first, first + group_->hidden()));
@@ -189,7 +190,7 @@ TEST_P(ExpertsContractTest, RunsExpertsFromSlotsHomesAndInPlaceOfPeers) {
       std::vector<std::vector<BFloat16>> outputs(geometry_.ranks);
       ExpectOk(group_->OnAll([&](int32_t rank) {
         DataPath& path = group_->path(rank);
-        const DeviceArray<BFloat16> output(backend(), made_[rank].rows.size());
+        const DeviceArray<BFloat16> output(backend(rank), made_[rank].rows.size());
         RunExpertsInput in{path.rows(), weighted ? path.row_weights() : nullptr, output.data()};
         absl::Status status =
             path.RunExperts(made_[rank].plan, store_->WeightsOf(rank, kLayer, kVersion), in);
@@ -211,7 +212,7 @@ TEST_P(ExpertsContractTest, InPlaceAndSharedByThreadsGiveTheSameBits) {
   for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
     DataPath& path = group_->path(rank);
     const ExpertWeights weights = store_->WeightsOf(rank, kLayer, kVersion);
-    const DeviceArray<BFloat16> output(backend(), made_[rank].rows.size());
+    const DeviceArray<BFloat16> output(backend(rank), made_[rank].rows.size());
     ASSERT_TRUE(
         path.RunExperts(made_[rank].plan, weights, {path.rows(), path.row_weights(), output.data()})
             .ok());
@@ -230,8 +231,8 @@ TEST_P(ExpertsContractTest, InPlaceAndSharedByThreadsGiveTheSameBits) {
 }
 
 // Of all ranks, computed in place, the used rows.
-std::vector<double> ExpertsContractTest::OutputsOn(Backend& on) {
-  Start(2, {136, 72}, 1, &on);
+std::vector<double> ExpertsContractTest::OutputsOn(const RankBackends& on) {
+  StartOn(on, 2, {136, 72}, 1);
   ExpectOk(Prefetch(kLayer, kVersion));
   std::vector<double> outputs;
   for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
@@ -248,10 +249,10 @@ std::vector<double> ExpertsContractTest::OutputsOn(Backend& on) {
 }
 
 TEST_P(ExpertsContractTest, AgreesWithTheHostBackend) {
-  if (queueing_backend().info().name == "host") GTEST_SKIP() << "this is the host backend";
+  if (backend(0).info().name == "host") GTEST_SKIP() << "this is the host backend";
   const std::unique_ptr<Backend> host = CreateHostBackend();
   const std::vector<double> expected = OutputsOn(*host);
-  const double error = RelativeError(OutputsOn(backend()), expected);
+  const double error = RelativeError(OutputsOn(backends()), expected);
   std::printf("relative error: %.3g to the host backend\n", error);
   EXPECT_LE(error, 3e-4);
 }
@@ -261,8 +262,8 @@ TEST_P(ExpertsContractTest, ANanRowStaysAlone) {
   ExpectOk(Prefetch(kLayer, kVersion));
   DataPath& path = group_->path(0);
   const auto run = [&](const std::vector<BFloat16>& rows) {
-    const DeviceArray<BFloat16> input(backend(), rows);
-    const DeviceArray<BFloat16> output(backend(), rows.size());
+    const DeviceArray<BFloat16> input(backend(0), rows);
+    const DeviceArray<BFloat16> output(backend(0), rows.size());
     EXPECT_TRUE(path.RunExperts(made_[0].plan, store_->WeightsOf(0, kLayer, kVersion),
                                 {input.data(), nullptr, output.data()})
                     .ok());
@@ -290,7 +291,7 @@ TEST_P(ExpertsContractTest, SlotsOfAnotherLayerAreRefused) {
   int refused = 0;
   for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
     DataPath& path = group_->path(rank);
-    const DeviceArray<BFloat16> output(backend(), made_[rank].rows.size());
+    const DeviceArray<BFloat16> output(backend(rank), made_[rank].rows.size());
     const absl::Status status =
         path.RunExperts(made_[rank].plan, store_->WeightsOf(rank, kLayer + 1, kVersion),
                         {path.rows(), nullptr, output.data()});
@@ -314,7 +315,7 @@ TEST_P(ExpertsContractTest, EmptySlotsAndStaleHomesAreRefused) {
   Start(2);
   const auto run = [&](int32_t rank) {
     DataPath& path = group_->path(rank);
-    const DeviceArray<BFloat16> output(backend(), made_[rank].rows.size());
+    const DeviceArray<BFloat16> output(backend(rank), made_[rank].rows.size());
     return path.RunExperts(made_[rank].plan, store_->WeightsOf(rank, kLayer, kVersion),
                            {path.rows(), nullptr, output.data()});
   };
@@ -384,7 +385,7 @@ TEST_P(ExpertsContractTest, OverlappingOutputIsRefused) {
   Start(2);
   ExpectOk(Prefetch(kLayer, kVersion));
   DataPath& path = group_->path(0);
-  const DeviceArray<BFloat16> rows(backend(), 2 * made_[0].rows.size());
+  const DeviceArray<BFloat16> rows(backend(0), 2 * made_[0].rows.size());
   const absl::Status status =
       path.RunExperts(made_[0].plan, store_->WeightsOf(0, kLayer, kVersion),
                       {rows.data(), nullptr, rows.data() + group_->hidden()});

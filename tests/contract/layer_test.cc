@@ -125,8 +125,8 @@ class LayerContractTest : public ContractTest {
     options.hidden = kShape.hidden;
     options.intermediate = kShape.intermediate;
     options.own_mappings = GetParam().own_mappings;
-    RankGroup group(backend(), options);
-    ExpertStore store(backend(), options.geometry, kShape, options.own_mappings);
+    RankGroup group(backends(), options);
+    ExpertStore store(backends(), options.geometry, kShape, options.own_mappings);
     store.Load(0, 1, layer.experts);
     const std::vector<DispatchResult> made = group.Dispatch(layer.inputs, Copy::kInPlace);
     const Sequence prefetch = group.NextSequence();
@@ -136,7 +136,7 @@ class LayerContractTest : public ContractTest {
       DataPath& path = group.path(rank);
       const PlanPtr& plan = made[rank].plan;
       const ExpertWeights weights = store.WeightsOf(rank, 0, 1);
-      const DeviceArray<BFloat16> hidden(backend(), size_t{kTokens} * kShape.hidden);
+      const DeviceArray<BFloat16> hidden(backend(rank), size_t{kTokens} * kShape.hidden);
       absl::Status status = made[rank].status;
       if (status.ok()) status = path.PrefetchWeights(prefetch, plan, weights);
       if (status.ok()) {

@@ -52,7 +52,7 @@ TEST_P(LostRankContractTest, AnAbortEndsTheWaitOfEveryRank) {
     EXPECT_EQ(group_->path(rank).last_error()->awaited_rank, 2);
     ExpectOne(rank, group_->path(rank).Barrier(sequence.Next()), absl::StatusCode::kUnavailable,
               AbortReason::kAborted, "rank 2 is lost: its process has ended");
-    const DeviceArray<BFloat16> output(backend(), made[rank].rows.size());
+    const DeviceArray<BFloat16> output(backend(rank), made[rank].rows.size());
     ExpectOne(rank,
               group_->path(rank).RunExperts(made[rank].plan, store_->WeightsOf(rank, 0, 1),
                                             {group_->path(rank).rows(), nullptr, output.data()}),

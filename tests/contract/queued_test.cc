@@ -11,6 +11,7 @@
 #include "tests/contract/contract_backends.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/expert_store.h"
+#include "tests/contract/rank_backends.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/test_data.h"
 
@@ -38,14 +39,15 @@ class QueuedContractTest : public ContractTest {
   }
 
   // Three steps of dispatch, prefetch, experts and combine, each on the last one's output.
-  std::vector<std::vector<BFloat16>> RunSteps(Backend& backend) {
-    RankGroup group(backend, Options());
-    ExpertStore store(backend, geometry_, kShape, GetParam().own_mappings);
+  std::vector<std::vector<BFloat16>> RunSteps(const RankBackends& backends) {
+    RankGroup group(backends, Options());
+    ExpertStore store(backends, geometry_, kShape, GetParam().own_mappings);
     store.Load(0, 1, experts_);
     std::vector<Sequence> sequences;
     for (int i = 0; i < 9; ++i) sequences.push_back(group.NextSequence());
     std::vector<std::vector<BFloat16>> outputs(geometry_.ranks);
     ExpectOk(group.OnAll([&](int32_t rank) {
+      Backend& backend = backends.of(rank);
       DataPath& path = group.path(rank);
       const DeviceArray<BFloat16> hidden(backend, inputs_[rank].hidden);
       const DeviceArray<int32_t> topk_experts(backend, inputs_[rank].topk_experts);
@@ -90,13 +92,13 @@ class QueuedContractTest : public ContractTest {
 };
 
 TEST_P(QueuedContractTest, QueuedStepsGiveTheBitsOfSettledOnes) {
-  const std::vector<std::vector<BFloat16>> settled = RunSteps(backend());
+  const std::vector<std::vector<BFloat16>> settled = RunSteps(backends());
   EXPECT_NE(settled[0], inputs_[0].hidden);
-  EXPECT_EQ(RunSteps(queueing_backend()), settled);
+  EXPECT_EQ(RunSteps(queueing_backends()), settled);
 }
 
 TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
-  RankGroup group(queueing_backend(), Options());
+  RankGroup group(queueing_backends(), Options());
   const int32_t bad_rank = geometry_.ranks - 1;
   inputs_[bad_rank].topk_experts[7] = geometry_.experts;
   const Sequence dispatch = group.NextSequence();
@@ -105,8 +107,8 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
   std::vector<PlanPtr> plans(geometry_.ranks);
   const std::vector<absl::Status> statuses = group.OnAll([&](int32_t rank) {
     DataPath& path = group.path(rank);
-    const DeviceArray<BFloat16> hidden(backend(), inputs_[rank].hidden);
-    const DeviceArray<int32_t> topk_experts(backend(), inputs_[rank].topk_experts);
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+    const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
     auto plan = path.Dispatch(dispatch, {hidden.data(), topk_experts.data(), nullptr, kTokens}, {});
     if (!plan.ok()) return plan.status();
     plans[rank] = *plan;
@@ -133,7 +135,7 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
 }
 
 TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
-  RankGroup group(queueing_backend(), Options());
+  RankGroup group(queueing_backends(), Options());
   const size_t half = size_t(geometry_.logical_rows() / 2) * kShape.hidden;
   for (const CopyProbe probe : {CopyProbe::kOwnShard, CopyProbe::kNextRank}) {
     std::vector<std::vector<BFloat16>> rows;
@@ -141,7 +143,7 @@ TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
       rows.push_back(NormalNumbers(random_, group.ReadRows(rank).size(), 1.0));
       const auto bytes = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(rows[rank].data()),
                                              rows[rank].size() * sizeof(BFloat16));
-      ASSERT_TRUE(group.backend()
+      ASSERT_TRUE(group.backend(rank)
                       .CopyIn(reinterpret_cast<std::byte*>(group.path(rank).rows()), bytes)
                       .ok());
     }

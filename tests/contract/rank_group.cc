@@ -1,6 +1,5 @@
 #include "tests/contract/rank_group.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -41,11 +40,11 @@ T* PointerOf(const absl::optional<DeviceArray<T>>& array) {
 
 }  // namespace
 
-RankGroup::RankGroup(Backend& backend, const RankGroupOptions& options)
-    : backend_(backend), options_(options) {
+RankGroup::RankGroup(const RankBackends& backends, const RankGroupOptions& options)
+    : backends_(backends), options_(options) {
   const ShardLayout layout = ShardLayout::Create(options.geometry, options.hidden);
   for (int32_t rank = 0; rank < ranks(); ++rank) {
-    auto shard = backend.AllocateShared(layout.size_bytes, PeerAccess::kReadWrite);
+    auto shard = backend(rank).AllocateShared(layout.size_bytes, PeerAccess::kReadWrite);
     PERIGEE_CHECK(shard.ok());
     shards_.push_back(*std::move(shard));
   }
@@ -69,13 +68,10 @@ void RankGroup::MapShards() {
         path.shards.push_back(shard.data());
         continue;
       }
-      const int descriptor = fcntl(shard.descriptor(), F_DUPFD_CLOEXEC, 0);
-      auto mapping = backend_.Import(descriptor, shard.size_bytes(), PeerAccess::kReadWrite);
-      PERIGEE_CHECK(mapping.ok());
-      path.shards.push_back((*mapping)->data());
-      mappings_.push_back(*std::move(mapping));
+      mappings_.push_back(MapFor(backend(rank), shard, PeerAccess::kReadWrite));
+      path.shards.push_back(mappings_.back()->data());
     }
-    auto data_path = backend_.CreateDataPath(path);
+    auto data_path = backend(rank).CreateDataPath(path);
     PERIGEE_CHECK(data_path.ok());
     paths_.push_back(*std::move(data_path));
   }
@@ -97,30 +93,32 @@ std::vector<absl::Status> RankGroup::OnAll(const std::function<absl::Status(int3
 
 void RankGroup::Poison(int32_t rank) {
   std::vector<std::byte> poison(row_elements() * sizeof(BFloat16), kPoison);
-  EXPECT_TRUE(backend_.CopyIn(reinterpret_cast<std::byte*>(path(rank).rows()), poison).ok());
+  EXPECT_TRUE(backend(rank).CopyIn(reinterpret_cast<std::byte*>(path(rank).rows()), poison).ok());
   poison.resize(geometry().logical_rows() * sizeof(float), kPoison);
-  EXPECT_TRUE(backend_.CopyIn(reinterpret_cast<std::byte*>(path(rank).row_weights()), poison).ok());
+  EXPECT_TRUE(
+      backend(rank).CopyIn(reinterpret_cast<std::byte*>(path(rank).row_weights()), poison).ok());
 }
 
 std::vector<BFloat16> RankGroup::ReadRows(int32_t rank) {
-  return ReadArray(backend_, path(rank).rows(), row_elements());
+  return ReadArray(backend(rank), path(rank).rows(), row_elements());
 }
 
 std::vector<float> RankGroup::ReadRowWeights(int32_t rank) {
-  return ReadArray(backend_, path(rank).row_weights(), geometry().logical_rows());
+  return ReadArray(backend(rank), path(rank).row_weights(), geometry().logical_rows());
 }
 
 DispatchResult RankGroup::RunDispatch(int32_t rank, Sequence sequence, const PlanPtr& plan,
                                       const RankInput& input, Copy copy) {
-  const DeviceArray<BFloat16> hidden(backend_, input.hidden);
-  const DeviceArray<int32_t> topk_experts(backend_, input.topk_experts);
+  Backend& on = backend(rank);
+  const DeviceArray<BFloat16> hidden(on, input.hidden);
+  const DeviceArray<int32_t> topk_experts(on, input.topk_experts);
   absl::optional<DeviceArray<float>> route_weights;
-  if (!input.route_weights.empty()) route_weights.emplace(backend_, input.route_weights);
+  if (!input.route_weights.empty()) route_weights.emplace(on, input.route_weights);
   absl::optional<DeviceArray<BFloat16>> rows;
   absl::optional<DeviceArray<float>> row_weights;
   if (copy == Copy::kCopied) {
-    rows.emplace(backend_, row_elements());
-    row_weights.emplace(backend_, geometry().logical_rows());
+    rows.emplace(on, row_elements());
+    row_weights.emplace(on, geometry().logical_rows());
   }
   const DispatchInput in{hidden.data(), topk_experts.data(), PointerOf(route_weights),
                          input.token_count};
@@ -165,23 +163,23 @@ std::vector<DispatchResult> RankGroup::DispatchWithPlan(const std::vector<Dispat
 CombineResult RankGroup::RunCombine(int32_t rank, Sequence sequence, const PlanPtr& plan,
                                     const std::vector<BFloat16>& rows,
                                     const std::vector<float>* row_weights, Copy copy) {
+  Backend& on = backend(rank);
   DataPath& path = *paths_[rank];
-  const DeviceArray<BFloat16> outside_rows(backend_, rows);
+  const DeviceArray<BFloat16> outside_rows(on, rows);
   absl::optional<DeviceArray<float>> outside_weights;
   absl::optional<DeviceArray<float>> route_weights;
-  const DeviceArray<BFloat16> hidden(backend_,
-                                     static_cast<size_t>(geometry().tokens) * options_.hidden);
+  const DeviceArray<BFloat16> hidden(on, static_cast<size_t>(geometry().tokens) * options_.hidden);
   CombineInput input{outside_rows.data(), nullptr};
   if (row_weights != nullptr) {
-    outside_weights.emplace(backend_, *row_weights);
+    outside_weights.emplace(on, *row_weights);
     input.row_weights = outside_weights->data();
-    route_weights.emplace(backend_, geometry().routes());
+    route_weights.emplace(on, geometry().routes());
   }
   if (copy == Copy::kInPlace) {
-    WriteArray(backend_, path.rows(), rows);
+    WriteArray(on, path.rows(), rows);
     input.rows = path.rows();
     if (row_weights != nullptr) {
-      WriteArray(backend_, path.row_weights(), *row_weights);
+      WriteArray(on, path.row_weights(), *row_weights);
       input.row_weights = path.row_weights();
     }
   }

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/layout/geometry.h"
+#include "tests/contract/rank_backends.h"
 
 namespace perigee {
 
@@ -55,12 +56,13 @@ enum class Copy {
 
 class RankGroup {
  public:
-  RankGroup(Backend& backend, const RankGroupOptions& options);
+  // A rank's shard is memory of its own backend, as is what its operations read and write.
+  RankGroup(const RankBackends& backends, const RankGroupOptions& options);
 
   const Geometry& geometry() const { return options_.geometry; }
   int32_t ranks() const { return options_.geometry.ranks; }
   int32_t hidden() const { return options_.hidden; }
-  Backend& backend() { return backend_; }
+  Backend& backend(int32_t rank) const { return backends_.of(rank); }
   DataPath& path(int32_t rank) { return *paths_[rank]; }
   std::byte* shard(int32_t rank) { return shards_[rank]->data(); }  // as its owner maps it
   // Of the next collective operation of all ranks.
@@ -93,7 +95,7 @@ class RankGroup {
                            Copy copy);
   size_t row_elements() const;
 
-  Backend& backend_;
+  const RankBackends backends_;
   const RankGroupOptions options_;
   std::vector<std::unique_ptr<Memory>> shards_;    // [R]
   std::vector<std::unique_ptr<Memory>> mappings_;  // of peers' shards

@@ -31,8 +31,8 @@ TEST_P(RefusalsContractTest, AnOldSequenceIsRefused) {
 
 TEST_P(RefusalsContractTest, BadDispatchInputIsRefused) {
   DataPath& path = group_->path(0);
-  const DeviceArray<BFloat16> hidden(backend(), inputs_[0].hidden);
-  const DeviceArray<int32_t> topk_experts(backend(), inputs_[0].topk_experts);
+  const DeviceArray<BFloat16> hidden(backend(0), inputs_[0].hidden);
+  const DeviceArray<int32_t> topk_experts(backend(0), inputs_[0].topk_experts);
   const Sequence sequence = group_->NextSequence();
   const auto dispatch = [&](const DispatchInput& in, const DispatchOutput& out) {
     const absl::Status status = path.Dispatch(sequence, in, out).status();
@@ -57,7 +57,7 @@ TEST_P(RefusalsContractTest, BadDispatchInputIsRefused) {
 
 TEST_P(RefusalsContractTest, ASavedPlanFixesTheTokenCount) {
   const std::vector<DispatchResult> made = Dispatch();
-  const DeviceArray<BFloat16> hidden(backend(), inputs_[0].hidden);
+  const DeviceArray<BFloat16> hidden(backend(0), inputs_[0].hidden);
   const absl::Status status = group_->path(0).DispatchWithPlan(
       group_->NextSequence(), made[0].plan, {hidden.data(), nullptr, nullptr, 5}, {});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -72,12 +72,12 @@ TEST_P(RefusalsContractTest, BadOptionsAreRefused) {
     options.hidden = 16;
     options.buffer = BufferId(1);
     options.generation = Generation(1);
-    auto shard = backend().AllocateShared(ShardLayout::Create(options.geometry, 16).size_bytes,
-                                          PeerAccess::kReadWrite);
+    auto shard = backend(0).AllocateShared(ShardLayout::Create(options.geometry, 16).size_bytes,
+                                           PeerAccess::kReadWrite);
     EXPECT_TRUE(shard.ok());
     options.shards = {(*shard)->data()};
     spoil(options);
-    const auto path = backend().CreateDataPath(options);
+    const auto path = backend(0).CreateDataPath(options);
     EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument) << path.status();
     return std::string(path.status().message());
   };
@@ -100,7 +100,7 @@ TEST_P(RefusalsContractTest, AUsedShardIsRefused) {
   options.buffer = BufferId(3);
   options.generation = Generation(8);
   options.shards.assign(kRanks, group_->shard(0));
-  const auto path = backend().CreateDataPath(options);
+  const auto path = backend(0).CreateDataPath(options);
   EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(path.status().message()),
               HasSubstr("shard of rank 0 has been used up to sequence 1, expected zeroed memory"));
