@@ -9,6 +9,8 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "kernels/common/check.h"
 #include "kernels/device/device_info.h"
 
 namespace perigee {
@@ -30,16 +32,21 @@ Geometry GeometryOf(size_t ranks) {
   return geometry;
 }
 
-// Why there is no CUDA device, or "". Asked in a child: a process that has used CUDA can fork none
-// that does.
-std::string WhyNoDevice() {
+struct Devices {
+  size_t count = 0;
+  std::string text;  // what there is, in words
+};
+
+// The CUDA devices. Asked in a child: a process that has used CUDA can fork none that does.
+Devices AskForDevices() {
   std::array<int, 2> ends;
-  if (pipe(ends.data()) != 0) return kNoAnswer;
+  if (pipe(ends.data()) != 0) return {0, kNoAnswer};
   const pid_t pid = fork();
   if (pid == 0) {
     alarm(kChildLimitSeconds);
     const CudaDevices devices = QueryCudaDevices();
-    const std::string text = devices.devices.empty() ? "-" + DescribeCudaDevices(devices) : "+";
+    const std::string text =
+        absl::StrCat(devices.devices.size(), " ", DescribeCudaDevices(devices));
     const bool written = write(ends[1], text.data(), text.size()) > 0;
     _exit(written ? 0 : 1);
   }
@@ -49,17 +56,28 @@ std::string WhyNoDevice() {
   while (read(ends[0], &byte, 1) == 1) text += byte;
   close(ends[0]);
   waitpid(pid, nullptr, 0);
-  if (text.empty()) return kNoAnswer;
-  return text.substr(1);
+  if (text.empty()) return {0, kNoAnswer};
+  return {std::stoul(text), text.substr(text.find(' ') + 1)};
+}
+
+// As PERIGEE_DEVICES says.
+size_t DevicesAskedFor() {
+  const char* given = std::getenv("PERIGEE_DEVICES");
+  return given == nullptr ? 1 : std::strtoul(given, nullptr, 10);
 }
 
 }  // namespace
 
 void ProcessGroupTest::SetUp() {
   if (on_device()) {
-    static const std::string why_not = WhyNoDevice();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
+    static const Devices present = AskForDevices();
+    devices_ = DevicesAskedFor();
+    if (present.count == 0 && devices_ == 1) GTEST_SKIP() << present.text;
+    ASSERT_GE(devices_, 1u) << "PERIGEE_DEVICES is no number of devices";
+    ASSERT_LE(devices_, present.count)
+        << "PERIGEE_DEVICES asks for " << devices_ << " CUDA devices; here: " << present.text;
   }
+  watchers_.resize(devices_);
   // A test's own directory can have a longer name than a socket's address has room for.
   char directory[] = "/tmp/perigee-ranks-XXXXXX";
   ASSERT_NE(mkdtemp(directory), nullptr);
@@ -71,6 +89,7 @@ void ProcessGroupTest::SetUp() {
 
 void ProcessGroupTest::TearDown() {
   processes_.clear();
+  watchers_.clear();
   listener_.reset();
   if (!directory_.empty()) rmdir(directory_.c_str());
 }
@@ -82,7 +101,8 @@ double ProcessGroupTest::SlackMs() {
 
 void ProcessGroupTest::Start(size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    processes_.push_back(RankProcess::Fork(*listener_, GetParam()));
+    processes_.push_back(
+        RankProcess::Fork(*listener_, GetParam(), static_cast<int32_t>(DeviceOf(i))));
     ASSERT_NE(processes_.back(), nullptr);
   }
   for (const auto& process : processes_) {
@@ -93,10 +113,22 @@ void ProcessGroupTest::Start(size_t count) {
 
 void ProcessGroupTest::Replace(size_t index) {
   processes_[index].reset();
-  processes_[index] = RankProcess::Fork(*listener_, GetParam());
+  processes_[index] = StartProcess(DeviceOf(index));
   ASSERT_NE(processes_[index], nullptr);
-  const Answer ready = processes_[index]->Receive();
-  ASSERT_TRUE(ready.ok()) << ready.text();
+}
+
+std::unique_ptr<RankProcess> ProcessGroupTest::StartProcess(size_t device) {
+  auto process = RankProcess::Fork(*listener_, GetParam(), static_cast<int32_t>(device));
+  if (process == nullptr) return nullptr;
+  const Answer ready = process->Receive();
+  EXPECT_TRUE(ready.ok()) << ready.text();
+  return ready.ok() ? std::move(process) : nullptr;
+}
+
+RankProcess& ProcessGroupTest::Watcher(size_t device) {
+  if (watchers_[device] == nullptr) watchers_[device] = StartProcess(device);
+  PERIGEE_CHECK(watchers_[device] != nullptr);
+  return *watchers_[device];
 }
 
 Members ProcessGroupTest::All() const { return AllBut(processes_.size()); }
@@ -138,10 +170,12 @@ void ProcessGroupTest::Form(const Members& members, absl::Duration operation_tim
     command.rank = static_cast<int32_t>(rank);
     members[rank]->Send(command, descriptors);
   }
+  std::vector<Answer> answers;
   for (RankProcess* member : members) {
-    const Answer mapped = member->Receive();
-    ASSERT_TRUE(mapped.ok()) << mapped.text();
+    answers.push_back(member->Receive());
+    ASSERT_TRUE(answers.back().ok()) << answers.back().text();
   }
+  mapping_ms_ = MostMs(answers);
 }
 
 RankCommand ProcessGroupTest::Command(RankVerb verb) const {
@@ -177,13 +211,32 @@ double ProcessGroupTest::MostMs(const std::vector<Answer>& answers) {
   return most;
 }
 
-uint64_t ProcessGroupTest::FreeBytes(const Members& members) const {
-  return members.front()->Do(Command(RankVerb::kReadMemory)).reply.free_bytes;
+std::vector<uint64_t> ProcessGroupTest::FreeBytes() {
+  std::vector<uint64_t> free_bytes;
+  for (size_t device = 0; device < devices(); ++device) {
+    free_bytes.push_back(Watcher(device).Do(Command(RankVerb::kReadMemory)).reply.free_bytes);
+  }
+  return free_bytes;
 }
 
-void ProcessGroupTest::Print(const std::string& numbers) {
+double ProcessGroupTest::AwaitFree(const std::vector<uint64_t>& free_bytes) {
+  std::vector<Answer> answers;
+  RankCommand await = Command(RankVerb::kAwaitMemory);
+  for (size_t device = 0; device < devices(); ++device) {
+    await.free_bytes = free_bytes[device];
+    Watcher(device).Send(await);
+  }
+  for (size_t device = 0; device < devices(); ++device) {
+    answers.push_back(Watcher(device).Receive());
+    EXPECT_TRUE(answers.back().ok()) << "device " << device << ": " << answers.back().text();
+  }
+  return MostMs(answers);
+}
+
+void ProcessGroupTest::Print(const std::string& numbers) const {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-  std::cout << "MEASURED " << test.name() << " " << numbers << std::endl;
+  std::cout << "MEASURED " << test.name() << " devices=" << devices() << " " << numbers
+            << std::endl;
 }
 
 std::string BackendCaseName(const testing::TestParamInfo<std::string>& info) { return info.param; }

@@ -27,9 +27,10 @@ absl::StatusOr<UnixSocket> AwaitConnection(UnixListener& listener) {
 
 }  // namespace
 
-std::unique_ptr<RankProcess> RankProcess::Fork(UnixListener& listener, const std::string& backend) {
+std::unique_ptr<RankProcess> RankProcess::Fork(UnixListener& listener, const std::string& backend,
+                                               int32_t device) {
   const pid_t pid = fork();
-  if (pid == 0) ServeRank(listener.path(), backend);
+  if (pid == 0) ServeRank(listener.path(), backend, device);
   if (pid < 0) {
     ADD_FAILURE() << "fork failed";
     return nullptr;

@@ -27,8 +27,9 @@ class RankProcess {
   };
 
   // Forks; the process connects to the listener and then creates its backend, which it reports in
-  // a first answer. This process must not have used CUDA. Null: failed.
-  static std::unique_ptr<RankProcess> Fork(UnixListener& listener, const std::string& backend);
+  // a first answer. `device` is for "cuda". This process must not have used CUDA. Null: failed.
+  static std::unique_ptr<RankProcess> Fork(UnixListener& listener, const std::string& backend,
+                                           int32_t device);
   ~RankProcess();  // kills what still runs
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;

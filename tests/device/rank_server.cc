@@ -37,9 +37,10 @@ double MillisecondsBetween(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const std::string& name, int32_t device) {
   if (name == "host") return CreateHostBackend();
   CudaBackendOptions options;
+  options.device = device;
   options.sms_per_buffer = 8;  // a group of eight and one of one rank fit at once
   return CreateCudaBackend(options);
 }
@@ -115,8 +116,7 @@ class RankServer {
       case RankVerb::kDropPath:
         return DropPath();
       case RankVerb::kUnmap:
-        memory_.Unmap(command.rank);
-        return absl::OkStatus();
+        return Unmap(command.rank);
       case RankVerb::kDropAll:
       case RankVerb::kQuit:
         return DropAll();
@@ -173,11 +173,19 @@ class RankServer {
   }
   absl::Status Map(const RankCommand& command, std::vector<FileDescriptor> descriptors) {
     absl::Status status = DropPath();
+    const Clock::time_point start = Clock::now();
     if (status.ok()) status = memory_.Map(command.rank, std::move(descriptors));
+    reply_.milliseconds = MillisecondsBetween(start, Clock::now());
     if (!status.ok()) return status;
     absl::StatusOr<Life> life = MakeLife(*backend_, command, memory_.shards());
     if (!life.ok()) return life.status();
     life_ = *std::move(life);
+    return absl::OkStatus();
+  }
+  absl::Status Unmap(int32_t rank) {
+    const Clock::time_point start = Clock::now();
+    memory_.Unmap(rank);
+    reply_.milliseconds = MillisecondsBetween(start, Clock::now());
     return absl::OkStatus();
   }
   absl::Status DropPath() {
@@ -282,7 +290,7 @@ class RankServer {
 
 }  // namespace
 
-void ServeRank(const std::string& socket_path, const std::string& backend_name) {
+void ServeRank(const std::string& socket_path, const std::string& backend_name, int32_t device) {
   alarm(kChildLimitSeconds);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Before the device is used: the test's process waits for the connection, and only for it.
@@ -291,7 +299,7 @@ void ServeRank(const std::string& socket_path, const std::string& backend_name) 
     std::fprintf(stderr, "rank: %s\n", socket.status().ToString().c_str());
     _exit(2);
   }
-  auto backend = CreateBackend(backend_name);
+  auto backend = CreateBackend(backend_name, device);
   if (!backend.ok()) {
     std::fprintf(stderr, "rank: %s\n", backend.status().ToString().c_str());
     _exit(3);

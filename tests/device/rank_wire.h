@@ -20,7 +20,8 @@ inline constexpr size_t kPartsOfRank = 2;
 
 enum class RankVerb : uint32_t {
   kAllocate,     // shard and extra_bytes of shared memory; their descriptors come with the reply
-  kMap,          // descriptors [R][2] come with it: maps the peers' memory, creates the data path
+  kMap,          // descriptors [R][2] come with it: maps the peers' memory (milliseconds: this
+                 // alone), creates the data path
   kCheckRounds,  // `count` rounds of dispatch and combine, all that they give checked
   kStartLoop,   // rounds until one fails, `count` queued at a time; replies after the first of them
   kAwaitLoop,   // waits for the loop's end and replies with its error
@@ -28,7 +29,7 @@ enum class RankVerb : uint32_t {
   kDispatch,    // one dispatch; milliseconds: from the call to its end
   kWorkAlone,   // private memory, copies, and a round in a group of one rank
   kDropPath,    // ends the data path
-  kUnmap,       // the memory of `rank`
+  kUnmap,       // the memory of `rank`; milliseconds: how long that took
   kDropAll,     // the data path, all mappings and the own memory
   kReadMemory,  // free_bytes of the device
   kAwaitMemory,  // waits until the device has free_bytes; milliseconds: how long that took
