@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what tests/device/run.sh runs, for a machine that has CUDA and neither Bazel nor gRPC, and
+# Builds what tests/device/run.sh and run_many.sh run, for a machine that has CUDA and neither Bazel nor gRPC, and
 # packs it into .device/device.tar.xz (ignored by git).
 set -euo pipefail
 
@@ -9,7 +9,8 @@ usage: tests/device/pack.sh
 
 Builds the device tests, the contract suite and the three programs with gRPC, the CUDA runtime and
 libstdc++ linked in, strips and packs them into .device/device.tar.xz. Copy the checkout with that
-folder to the GPU machine and run tests/device/run.sh there. BAZEL names the command to build with
+folder to the GPU machine and run tests/device/run.sh there, or run_many.sh where it has several GPUs.
+BAZEL names the command to build with
 (default: bazel).
 TEXT
 }
@@ -26,7 +27,7 @@ flags=(--config=portable --strip=always)
 programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-worker)
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
-tests+=(//tests/integration:cuda_run_test)
+tests+=(//tests/integration:cuda_run_test //tests/device:link_bench)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"
 
 bin=$("${bazel[@]}" info "${flags[@]}" bazel-bin)

@@ -33,42 +33,9 @@ done
 ((${#sections[@]} > 0)) || sections=(device contract sanitizer layer loss)
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-if [[ ! -f .device/device.tar.xz ]]; then
-  printf 'run.sh: no .device/device.tar.xz: run tests/device/pack.sh where there is Bazel\n' >&2
-  exit 2
-fi
-tar xJf .device/device.tar.xz -C .device
-ln -sfn "$PWD/tests" .device/programs/tests
-mkdir -p "${logs:=$(mktemp -d)}"
-logs=$(cd "$logs" && pwd)
-# A kernel that is loaded at its first launch would wait for kernels that wait for its rank.
-export CUDA_MODULE_LOADING=EAGER
-readonly layer=tests/testdata/moe_layer_e64_k8.safetensors
-readonly cuda_only='--gtest_filter=*cuda*:*Cuda*'
-table=()
-failed=0
-
-# check NAME LIMIT COMMAND...: runs it with a time limit and notes the result.
-check() {
-  local name=$1 limit=$2
-  shift 2
-  local log="$logs/${name//[^a-zA-Z0-9]/_}.log"
-  printf '== %s\n' "$name"
-  local start=$SECONDS status=0
-  timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1 || status=$?
-  # Where CUDA does not start, a binary that skips everything has shown nothing.
-  if grep -qE '^\[  SKIPPED \] .*(RunsWhereThereIsADevice|CudaRunTest)' "$log"; then status=77; fi
-  local result=pass
-  if ((status != 0)); then
-    result="FAIL ($status)"
-    failed=1
-    tail -n 30 "$log" | cut -c1-300
-  fi
-  local note
-  note=$(grep -hoE '^\[  (PASSED|SKIPPED) +\] .* tests?|MEASURED.*|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*|^PASS.*|relative error.*' "$log" |
-    grep -v listed | sort -u | tail -n 3 | paste -sd ';' || true)
-  table+=("$(printf '%-34s %-10s %4ds  %s' "$name" "$result" "$((SECONDS - start))" "${note:0:110}")")
-}
+# shellcheck source=tests/device/checks.sh
+source tests/device/checks.sh
+prepare "$logs"
 
 start_mps() {
   export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps_log
@@ -149,6 +116,4 @@ for section in "${sections[@]}"; do
     loss) run_loss ;;
   esac
 done
-printf '\n%-34s %-10s %5s  %s\n' what result time notes
-printf '%s\n' "${table[@]}"
-exit "$failed"
+finish

@@ -1,5 +1,7 @@
-// `perigee run moe-layer --backend cuda --shared-gpu`: eight workers on one GPU, and the loss of
-// one. No MPS is started here: under it the kill of one worker takes the others' contexts along.
+// `perigee run moe-layer --backend cuda`, and the loss of a worker: eight workers on one GPU, or
+// with PERIGEE_DEVICES=N one on each of N. No MPS is started here: under it the kill of one worker
+// takes the others' contexts along.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -10,10 +12,16 @@
 namespace perigee {
 namespace {
 
-const std::vector<std::string> kShared = {"--backend", "cuda", "--shared-gpu"};
+int DevicesAskedFor() {
+  const char* given = std::getenv("PERIGEE_DEVICES");
+  return given == nullptr ? 1 : std::atoi(given);
+}
 
-std::vector<std::string> Shared(const std::vector<std::string>& more) {
-  std::vector<std::string> args = kShared;
+int Ranks() { return DevicesAskedFor() > 1 ? DevicesAskedFor() : 8; }
+
+std::vector<std::string> OnDevices(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"--backend", "cuda", "--ranks", std::to_string(Ranks())};
+  if (DevicesAskedFor() == 1) args.push_back("--shared-gpu");
   args.insert(args.end(), more.begin(), more.end());
   return args;
 }
@@ -22,40 +30,48 @@ class CudaRunTest : public LossTest {
  protected:
   void SetUp() override {
     const CudaDevices devices = QueryCudaDevices();
-    if (devices.devices.empty()) GTEST_SKIP() << DescribeCudaDevices(devices);
+    const int asked_for = DevicesAskedFor();
+    if (devices.devices.empty() && asked_for == 1) GTEST_SKIP() << DescribeCudaDevices(devices);
+    ASSERT_GE(asked_for, 1) << "PERIGEE_DEVICES is no number of devices";
+    ASSERT_LE(asked_for, static_cast<int>(devices.devices.size()))
+        << "PERIGEE_DEVICES asks for " << asked_for
+        << " CUDA devices; here: " << DescribeCudaDevices(devices);
   }
 };
 
-TEST_F(CudaRunTest, TheLayerPassesOnEightWorkers) {
-  std::vector<std::string> args = {"run", "moe-layer", "--input", kLayerPath, "--json"};
-  args.insert(args.end(), kShared.begin(), kShared.end());
+TEST_F(CudaRunTest, TheLayerPasses) {
+  std::vector<std::string> args = OnDevices({"--input", kLayerPath, "--json"});
+  args.insert(args.begin(), {"run", "moe-layer"});
   const Result result = RunPerigee(args);
   ASSERT_EQ(result.status, 0) << result.err;
   const auto json = ParseJson(result.out).fields();
   EXPECT_EQ(json.at("result").string_value(), "PASS");
   EXPECT_EQ(json.at("backend").string_value(), "cuda");
-  EXPECT_EQ(json.at("per_rank").list_value().values_size(), 8);
+  EXPECT_EQ(json.at("per_rank").list_value().values_size(), Ranks());
   EXPECT_LE(json.at("relative_error").number_value(), 5e-3);
   EXPECT_TRUE(NothingLeft(absl::ZeroDuration())) << "when the command has ended";
 }
 
 TEST_F(CudaRunTest, EveryRankNamesTheLostOneAndTheRunEnds) {
-  const auto run = LongRun(Shared({"--on-loss", "fail"}));
-  const pid_t worker = AwaitWorker(5);
+  const int lost_rank = Ranks() - 1;
+  const auto run = LongRun(OnDevices({"--on-loss", "fail"}));
+  const pid_t worker = AwaitWorker(lost_rank);
   ASSERT_GT(worker, 0);
-  KillAndAwaitEveryRank(*run, worker, 5);
+  KillAndAwaitEveryRank(*run, worker, lost_rank, Ranks());
   EXPECT_EQ(run->AwaitExit(kStepTimeout), 1);
   EXPECT_EQ(run->out(), "");
   EXPECT_TRUE(NothingLeft(absl::ZeroDuration()));
 }
 
 TEST_F(CudaRunTest, WaitingGoesOnInTheNextGeneration) {
-  // Fewer than on the host: without MPS the workers take turns on the GPU.
-  const auto run = LongRun(Shared({"--on-loss", "wait", "--json"}), 200);
-  const pid_t worker = AwaitWorker(2);
+  const int lost_rank = Ranks() / 2;
+  // Fewer than on the host where workers share a GPU: without MPS they take turns there.
+  const int iterations = DevicesAskedFor() == 1 ? 200 : 20000;
+  const auto run = LongRun(OnDevices({"--on-loss", "wait", "--json"}), iterations);
+  const pid_t worker = AwaitWorker(lost_rank);
   ASSERT_GT(worker, 0);
-  KillAndAwaitEveryRank(*run, worker, 2);
-  ExpectGoesOn(*run, 2);
+  KillAndAwaitEveryRank(*run, worker, lost_rank, Ranks());
+  ExpectGoesOn(*run, lost_rank);
 }
 
 TEST_F(CudaRunTest, MoreRanksThanDevicesAreToldBeforeAnythingIsStarted) {

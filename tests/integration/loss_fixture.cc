@@ -35,10 +35,10 @@ std::unique_ptr<Process> LossTest::LongRun(const std::vector<std::string>& more,
   return run;
 }
 
-void LossTest::KillAndAwaitEveryRank(Process& run, pid_t worker, int lost_rank) {
+void LossTest::KillAndAwaitEveryRank(Process& run, pid_t worker, int lost_rank, int ranks) {
   const absl::Time killed = absl::Now();
   ASSERT_EQ(kill(worker, SIGKILL), 0);
-  for (int rank = 0; rank < 8; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     const auto line =
         run.AwaitErr(absl::StrCat("rank ", rank, ": UNAVAILABLE"), kToldOnABusyMachine);
     ASSERT_TRUE(line.has_value()) << "rank " << rank << "\n" << run.err();

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What run.sh and run_many.sh share: unpacked binaries, checks with a time limit, and a table of them.
+# Sourced by them, in the root of the checkout.
+# shellcheck shell=bash disable=SC2034  # its readers are they
+set -euo pipefail
+
+readonly layer=tests/testdata/moe_layer_e64_k8.safetensors
+readonly cuda_only='--gtest_filter=*cuda*:*Cuda*'
+table=()
+failed=0
+
+# prepare LOGS: unpacks what pack.sh has packed; logs go to LOGS, a temporary directory if empty.
+prepare() {
+  if [[ ! -f .device/device.tar.xz ]]; then
+    printf '%s: no .device/device.tar.xz: run tests/device/pack.sh where there is Bazel\n' \
+      "${0##*/}" >&2
+    exit 2
+  fi
+  tar xJf .device/device.tar.xz -C .device
+  ln -sfn "$PWD/tests" .device/programs/tests
+  logs=${1:-$(mktemp -d)}
+  mkdir -p "$logs"
+  logs=$(cd "$logs" && pwd)
+  # A kernel that is loaded at its first launch would wait for kernels that wait for its rank.
+  export CUDA_MODULE_LOADING=EAGER
+}
+
+# check NAME LIMIT COMMAND...: runs it with a time limit and notes the result. The log's path is in
+# $log afterwards.
+check() {
+  local name=$1 limit=$2
+  shift 2
+  log="$logs/${name//[^a-zA-Z0-9]/_}.log"
+  printf '== %s\n' "$name"
+  local start=$SECONDS status=0
+  timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1 || status=$?
+  # Where CUDA does not start, a binary that skips everything has shown nothing.
+  if grep -qE '^\[  SKIPPED \] .*(RunsWhereThereIsADevice|CudaRunTest)' "$log"; then status=77; fi
+  local result=pass
+  if ((status != 0)); then
+    result="FAIL ($status)"
+    failed=1
+    tail -n 30 "$log" | cut -c1-300
+  fi
+  local note
+  note=$(grep -hoE '^\[  (PASSED|SKIPPED) +\] .* tests?|MEASURED.*|ERROR SUMMARY: .*|RACECHECK SUMMARY: .*|^PASS.*|relative error.*' "$log" |
+    grep -v listed | sort -u | tail -n 3 | paste -sd ';' || true)
+  note_result "$name" "$result" "$((SECONDS - start))" "${note:0:110}"
+}
+
+# note_result NAME RESULT SECONDS NOTE: a row of the table.
+note_result() {
+  table+=("$(printf '%-34s %-10s %4ds  %s' "$1" "$2" "$3" "$4")")
+}
+
+# The table; exit status 1 where a check failed.
+finish() {
+  printf '\n%-34s %-10s %5s  %s\n' what result time notes
+  printf '%s\n' "${table[@]}"
+  exit "$failed"
+}
