@@ -15,6 +15,7 @@
 #include "absl/types/optional.h"
 #include "kernels/backend_registry.h"
 #include "kernels/device/device_info.h"
+#include "kernels/device/device_place.h"
 #include "proto/local/stop_watch.h"
 #include "proto/support/command_line.h"
 #include "proto/support/event_log.h"
@@ -122,6 +123,9 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   absl::StatusOr<std::unique_ptr<Backend>> backend = BackendFromFlags();
   if (!backend.ok()) return backend.status();
   options.backend = *std::move(backend);
+  if (absl::GetFlag(FLAGS_backend) == "cuda") {
+    options.device_place = DescribeDevicePlace(absl::GetFlag(FLAGS_device).value_or(0));
+  }
   return options;
 }
 

@@ -112,7 +112,9 @@ v1::Worker Worker::Impl::Describe() const {
   worker.set_incarnation(incarnation_text_);
   worker.set_host(absl::StrCat("hosts/", options_.host));
   worker.set_backend(info.name);
-  worker.set_device(info.device);
+  worker.set_device(options_.device_place.empty()
+                        ? info.device
+                        : absl::StrCat(info.device, " (", options_.device_place, ")"));
   worker.set_memory_bytes(info.memory_bytes);
   worker.set_address(server_->address());
   worker.set_socket_path(descriptors_->path());

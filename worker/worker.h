@@ -25,6 +25,7 @@ struct WorkerOptions {
   std::string address = "127.0.0.1:0";              // where clients reach it; port 0: any free one
   std::string socket_dir;                           // 0700; made if it is not there
   std::unique_ptr<Backend> backend;                 // never null
+  std::string device_place;                         // where its device is, in words; may be empty
   int threads = 1;                                  // that share one operation's rows
   uint64_t tensor_limit_bytes = kTensorLimitBytes;  // of all named tensors and unfinished uploads
   absl::Duration register_timeout = kConnectTimeout;  // how long Start tries to register

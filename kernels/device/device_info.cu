@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <cstdio>
+
 #include "kernels/device/device_info.h"
 
 namespace perigee {
@@ -7,6 +9,25 @@ namespace {
 
 std::string Describe(const char* call, cudaError_t error) {
   return std::string(call) + ": " + cudaGetErrorString(error);
+}
+
+std::string PciBusId(const cudaDeviceProp& properties) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID,
+                properties.pciDeviceID);
+  return text;
+}
+
+std::string Uuid(const cudaDeviceProp& properties) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char byte[4];
+    std::snprintf(byte, sizeof(byte), "%02x",
+                  static_cast<unsigned>(static_cast<unsigned char>(properties.uuid.bytes[i])));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += byte;
+  }
+  return text;
 }
 
 bool ReadDevice(int index, CudaDevice& device, std::string& problem) {
@@ -21,6 +42,8 @@ bool ReadDevice(int index, CudaDevice& device, std::string& problem) {
   device.compute_minor = properties.minor;
   device.multiprocessors = properties.multiProcessorCount;
   device.memory_bytes = properties.totalGlobalMem;
+  device.pci_bus_id = PciBusId(properties);
+  device.uuid = Uuid(properties);
   return true;
 }
 

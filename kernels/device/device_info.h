@@ -16,6 +16,8 @@ struct CudaDevice {
   int compute_minor = 0;
   int multiprocessors = 0;
   uint64_t memory_bytes = 0;
+  std::string pci_bus_id = "";  // "0000:19:00.0"
+  std::string uuid = "";        // "GPU-...", as NVML writes it
 };
 
 struct CudaDevices {

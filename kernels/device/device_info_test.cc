@@ -22,6 +22,8 @@ TEST(DeviceInfoTest, EveryDeviceIsDescribed) {
     EXPECT_GT(device.multiprocessors, 0);
     EXPECT_GT(device.memory_bytes, 0u);
     EXPECT_GT(device.compute_major, 0);
+    EXPECT_EQ(device.pci_bus_id.size(), 12u) << device.pci_bus_id;
+    EXPECT_EQ(device.uuid.size(), 40u) << device.uuid;
   }
 }
 

@@ -71,7 +71,8 @@ TEST(NvmlLibraryTest, DescribesDriverAndDevices) {
   const auto devices = (*nvml)->Devices();
   ASSERT_TRUE(devices.ok()) << devices.status();
   for (const NvmlDevice& device : *devices) {
-    std::cout << device.name << " " << device.uuid << std::endl;
+    std::cout << device.name << " " << device.uuid << ", " << device.nvlinks << " NVLinks"
+              << std::endl;
     EXPECT_EQ(device.uuid.rfind("GPU-", 0), 0u) << device.uuid;
     EXPECT_GT(device.total_bytes, device.free_bytes);
   }

@@ -27,11 +27,13 @@ struct NvmlFunctions {
   int (*device_name)(Device* device, char* text, unsigned int length) = nullptr;
   int (*device_uuid)(Device* device, char* text, unsigned int length) = nullptr;
   int (*device_memory)(Device* device, MemoryInfo* info) = nullptr;
+  int (*nvlink_state)(Device* device, unsigned int link, int* is_active) = nullptr;
 };
 
 namespace {
 
 constexpr int kSuccess = 0;
+constexpr unsigned int kMostLinks = 64;  // far more than any device has
 // No text that is asked for here is longer (nvml.h: 96 bytes for names and UUIDs).
 using Text = std::array<char, 128>;
 
@@ -47,6 +49,7 @@ absl::Status Resolve(const SharedLibrary& library, NvmlFunctions& functions) {
   if (status.ok()) status = library.Find("nvmlDeviceGetName", &functions.device_name);
   if (status.ok()) status = library.Find("nvmlDeviceGetUUID", &functions.device_uuid);
   if (status.ok()) status = library.Find("nvmlDeviceGetMemoryInfo", &functions.device_memory);
+  if (status.ok()) status = library.Find("nvmlDeviceGetNvLinkState", &functions.nvlink_state);
   return status;
 }
 
@@ -54,6 +57,17 @@ absl::Status NvmlStatus(const NvmlFunctions& functions, int result, absl::string
   if (result == kSuccess) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(doing, ": ", functions.error_string(result), " (", result, ")"));
+}
+
+// The first number that is no link, and a device that has none, are errors: there the count ends.
+int CountNvlinks(const NvmlFunctions& functions, NvmlFunctions::Device* device) {
+  int up = 0;
+  int is_active = 0;
+  for (unsigned int link = 0; link < kMostLinks; ++link) {
+    if (functions.nvlink_state(device, link, &is_active) != kSuccess) break;
+    if (is_active != 0) ++up;
+  }
+  return up;
 }
 
 absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned int index) {
@@ -68,7 +82,8 @@ absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned i
   absl::Status status =
       NvmlStatus(functions, result, absl::StrCat("asking NVML for device ", index));
   if (!status.ok()) return status;
-  return NvmlDevice{name.data(), uuid.data(), memory.total, memory.used, memory.free};
+  return NvmlDevice{name.data(), uuid.data(), memory.total,
+                    memory.used, memory.free, CountNvlinks(functions, device)};
 }
 
 }  // namespace

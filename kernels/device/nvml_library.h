@@ -20,6 +20,7 @@ struct NvmlDevice {
   uint64_t total_bytes = 0;
   uint64_t used_bytes = 0;
   uint64_t free_bytes = 0;
+  int nvlinks = 0;  // that are up
 };
 
 // Thread-safe.

@@ -52,7 +52,7 @@ trap stop_mps EXIT
 
 run_device() {
   local test
-  for test in device_info cuda_status driver_api handle_kinds stream libraries device_memory; do
+  for test in device_info device_place cuda_status driver_api handle_kinds stream libraries device_memory; do
     check "$test" 60 ".device/tests/${test}_test"
   done
 }
