@@ -18,6 +18,7 @@ static_assert(sizeof(NcclUniqueId) == 128, "NCCL takes it by value");
 
 // ncclResult_t, ncclDataType_t and ncclRedOp_t are C enums: ints.
 constexpr int kNcclSuccess = 0;
+constexpr int kNcclUint8 = 1;
 constexpr int kNcclFloat32 = 7;
 constexpr int kNcclSum = 0;
 
@@ -29,6 +30,12 @@ struct NcclFunctions {
   int (*comm_destroy)(ncclComm* comm) = nullptr;
   int (*all_reduce)(const void* send, void* receive, size_t count, int type, int op, ncclComm* comm,
                     CUstream_st* stream) = nullptr;
+  int (*send)(const void* from, size_t count, int type, int peer, ncclComm* comm,
+              CUstream_st* stream) = nullptr;
+  int (*receive)(void* to, size_t count, int type, int peer, ncclComm* comm,
+                 CUstream_st* stream) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
 };
 
 }  // namespace perigee

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/device/copy.h"
 #include "kernels/device/device_scope.h"
+#include "kernels/device/nccl_communicator.h"
 #include "kernels/device/nccl_functions.h"
 #include "kernels/device/private_device_memory.h"
 #include "kernels/device/shared_library.h"
@@ -35,44 +36,12 @@ absl::Status Resolve(const SharedLibrary& library, NcclFunctions& functions) {
   if (status.ok()) status = library.Find("ncclCommInitRank", &functions.comm_init_rank);
   if (status.ok()) status = library.Find("ncclCommDestroy", &functions.comm_destroy);
   if (status.ok()) status = library.Find("ncclAllReduce", &functions.all_reduce);
+  if (status.ok()) status = library.Find("ncclSend", &functions.send);
+  if (status.ok()) status = library.Find("ncclRecv", &functions.receive);
+  if (status.ok()) status = library.Find("ncclGroupStart", &functions.group_start);
+  if (status.ok()) status = library.Find("ncclGroupEnd", &functions.group_end);
   return status;
 }
-
-absl::Status NcclStatus(const NcclFunctions& functions, int result, absl::string_view doing) {
-  if (result == kNcclSuccess) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(doing, ": ", functions.get_error_string(result), " (", result, ")"));
-}
-
-// A communicator of one rank, on the device that is current.
-class Communicator {
- public:
-  static absl::StatusOr<std::unique_ptr<Communicator>> Create(const NcclFunctions& functions) {
-    NcclUniqueId id = {};
-    absl::Status status = NcclStatus(functions, functions.get_unique_id(&id), "ncclGetUniqueId");
-    if (!status.ok()) return status;
-    ncclComm* comm = nullptr;
-    status = NcclStatus(functions, functions.comm_init_rank(&comm, 1, id, 0), "ncclCommInitRank");
-    if (!status.ok()) return status;
-    return std::make_unique<Communicator>(functions, comm);
-  }
-  Communicator(const NcclFunctions& functions, ncclComm* comm)
-      : functions_(functions), comm_(comm) {}
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  ~Communicator() { functions_.comm_destroy(comm_); }
-
-  absl::Status AllReduce(const std::byte* send, std::byte* receive, CUstream_st* stream) const {
-    return NcclStatus(
-        functions_,
-        functions_.all_reduce(send, receive, kCount, kNcclFloat32, kNcclSum, comm_, stream),
-        "ncclAllReduce");
-  }
-
- private:
-  const NcclFunctions& functions_;
-  ncclComm* const comm_;
-};
 
 absl::Status CheckSum(const Values& sent, const Values& received) {
   if (sent == received) return absl::OkStatus();
@@ -121,9 +90,12 @@ absl::Status NcclLibrary::SmokeCheck(int device) const {
       device, (*send)->data(),
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(sent.data()), sizeof(sent)));
   if (!status.ok()) return status;
-  const auto communicator = Communicator::Create(*functions_);
+  const auto id = NcclCommunicator::NewId(*functions_);
+  if (!id.ok()) return id.status();
+  const auto communicator = NcclCommunicator::Create(*functions_, *id, /*ranks=*/1, /*rank=*/0);
   if (!communicator.ok()) return communicator.status();
-  status = (*communicator)->AllReduce((*send)->data(), (*receive)->data(), (*stream)->get());
+  status =
+      (*communicator)->SumFloats((*send)->data(), (*receive)->data(), kCount, (*stream)->get());
   if (status.ok()) status = (*stream)->Synchronize();
   if (!status.ok()) return status;
   status = CopyFromDevice(

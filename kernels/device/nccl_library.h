@@ -28,6 +28,8 @@ class NcclLibrary {
   int version() const { return version_; }  // 10000 * major + 100 * minor + patch
   std::string version_text() const;         // "2.28.9"
   const std::string& path() const { return path_; }
+  // For NcclCommunicator; they live as long as this.
+  const NcclFunctions& functions() const { return *functions_; }
 
   // Makes a communicator of one rank on `device`, sums a few numbers over it and compares. Takes
   // seconds; NCCL gives no bound. Errors as kernels/device/cuda_status.h says; INTERNAL with NCCL's

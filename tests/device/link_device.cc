@@ -10,19 +10,12 @@
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/device_scope.h"
 #include "tests/device/link_launch.h"
+#include "tests/device/random_bytes.h"
 
 namespace perigee {
 namespace {
 
 constexpr uint8_t kPoison = 0xA5;
-
-// Runs `launch` with the device current.
-template <typename Launch>
-absl::Status OnDevice(int device, const char* what, Launch launch) {
-  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device);
-  if (!scope.ok()) return scope.status();
-  return CudaStatus(launch(), absl::StrCat(what, " on device ", device));
-}
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> ImportFor(int device, const DeviceMemory& memory) {
   const int descriptor = fcntl(memory.descriptor(), F_DUPFD_CLOEXEC, 0);
@@ -43,7 +36,9 @@ absl::Status Take(absl::StatusOr<std::unique_ptr<T>> made, std::unique_ptr<T>& t
 absl::StatusOr<std::unique_ptr<LinkDevice>> LinkDevice::Create(int device, size_t bytes) {
   std::unique_ptr<LinkDevice> link(new LinkDevice(device, bytes));
   absl::Status status = link->Allocate();
-  if (status.ok()) status = link->FillSource();
+  if (status.ok()) {
+    status = FillRandom(*link->stream_, link->View(*link).source->data(), bytes, link->seed());
+  }
   if (!status.ok()) return status;
   return link;
 }
@@ -55,21 +50,10 @@ absl::Status LinkDevice::Allocate() {
   };
   absl::Status status = Take(allocate(), own.source);
   if (status.ok()) status = Take(allocate(), own.target);
-  if (status.ok()) {
-    status = Take(PrivateDeviceMemory::Allocate(device_, sizeof(uint64_t)), differing_);
-  }
   if (status.ok()) status = Take(Stream::Create(device_), stream_);
   if (status.ok()) status = Take(Event::Create(device_, EventTiming::kOn), begin_);
   if (status.ok()) status = Take(Event::Create(device_, EventTiming::kOn), end_);
   return status;
-}
-
-absl::Status LinkDevice::FillSource() {
-  absl::Status status = OnDevice(device_, "filling the source", [this] {
-    return LaunchLinkFill(stream_->get(), View(*this).source->data(), static_cast<int64_t>(bytes_),
-                          seed());
-  });
-  return status.ok() ? stream_->Synchronize() : status;
 }
 
 absl::Status LinkDevice::Map(const LinkDevice& peer) {
@@ -83,11 +67,12 @@ absl::Status LinkDevice::StartCopy(LinkCopy copy, int blocks, const LinkDevice& 
                                    const LinkDevice& to) {
   absl::Status status = begin_->Record(stream_->get());
   if (!status.ok()) return status;
+  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device_);
+  if (!scope.ok()) return scope.status();
   const auto launch = copy == LinkCopy::kBulk ? LaunchLinkBulkCopy : LaunchLinkCopy;
-  status = OnDevice(device_, "launching a copy", [&] {
-    return launch(stream_->get(), blocks, View(to).target->data(), View(from).source->data(),
-                  static_cast<int64_t>(bytes_));
-  });
+  const int error = launch(stream_->get(), blocks, View(to).target->data(),
+                           View(from).source->data(), static_cast<int64_t>(bytes_));
+  status = CudaStatus(error, absl::StrCat("launching a copy on device ", device_));
   return status.ok() ? end_->Record(stream_->get()) : status;
 }
 
@@ -102,22 +87,11 @@ absl::Status LinkDevice::PoisonTarget() {
 }
 
 absl::Status LinkDevice::CheckTarget(const LinkDevice& from) {
-  absl::Status status = FillDevice(device_, differing_->data(), 0, sizeof(uint64_t));
-  if (!status.ok()) return status;
-  status = OnDevice(device_, "checking the target", [&] {
-    return LaunchLinkCompare(stream_->get(), View(*this).target->data(),
-                             static_cast<int64_t>(bytes_), from.seed(), differing_->data());
-  });
-  if (status.ok()) status = stream_->Synchronize();
-  if (!status.ok()) return status;
-  uint64_t differing = 0;
-  status = CopyFromDevice(
-      device_, absl::MakeSpan(reinterpret_cast<std::byte*>(&differing), sizeof(differing)),
-      differing_->data());
-  if (!status.ok() || differing == 0) return status;
-  return absl::InternalError(absl::StrCat(differing, " of ", bytes_ / sizeof(uint64_t),
-                                          " words from device ", from.device_, " to device ",
-                                          device_, " are wrong"));
+  const absl::Status status =
+      CheckRandom(*stream_, View(*this).target->data(), bytes_, from.seed());
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("from device ", from.device_, " to device ",
+                                                  device_, ": ", std::string(status.message())));
 }
 
 }  // namespace perigee

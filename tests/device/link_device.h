@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "kernels/device/device_memory.h"
 #include "kernels/device/event.h"
-#include "kernels/device/private_device_memory.h"
 #include "kernels/device/stream.h"
 
 namespace perigee {
@@ -48,7 +47,6 @@ class LinkDevice {
 
   LinkDevice(int device, size_t bytes) : device_(device), bytes_(bytes) {}
   absl::Status Allocate();
-  absl::Status FillSource();
   uint64_t seed() const { return static_cast<uint64_t>(device_) + 1; }
   // As this device maps it.
   const Mapped& View(const LinkDevice& of) const { return mapped_.at(of.device_); }
@@ -56,7 +54,6 @@ class LinkDevice {
   const int device_;
   const size_t bytes_;
   std::map<int, Mapped> mapped_;  // by device, its own memory included
-  std::unique_ptr<PrivateDeviceMemory> differing_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> begin_;
   std::unique_ptr<Event> end_;

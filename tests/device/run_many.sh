@@ -13,7 +13,8 @@ without NVLink multicast. Sections, all of them by default:
   contract   the contract suite on the CUDA backend, rank r on GPU r % N; PERIGEE_RANDOM_GROUPS
              random groups (default 300)
   layer      a coordinator and N worker processes run a trained layer, a GPU each
-  links      rates of copies between every two GPUs, by threads and by bulk copies
+  links      rates of copies between every two GPUs, by threads and by bulk copies; an all-to-all by
+             NCCL
   bench      dispatch and combine of N workers at several shapes and numbers of SMs
   loss       ranks that are killed, stopped or never arrive, a process each, rank r on GPU r % N
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
@@ -97,6 +98,8 @@ run_layer() {
 
 run_links() {
   check "links" 300 .device/tests/link_bench
+  show
+  check "NCCL" 120 .device/tests/nccl_bench
   show
 }
 

@@ -1,0 +1,57 @@
+// One rank of an NCCL communicator.
+#ifndef PERIGEE_KERNELS_DEVICE_NCCL_COMMUNICATOR_H_
+#define PERIGEE_KERNELS_DEVICE_NCCL_COMMUNICATOR_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/device/nccl_functions.h"
+
+namespace perigee {
+
+// INTERNAL with NCCL's words, unless the result is ncclSuccess.
+absl::Status NcclStatus(const NcclFunctions& functions, int result, absl::string_view doing);
+
+// A stretch of a buffer.
+struct ByteRange {
+  size_t offset = 0;
+  size_t size_bytes = 0;
+};
+
+// Not thread-safe. To be made, used and destroyed with the rank's device current; collective calls
+// are queued on a stream of it. Errors are INTERNAL with NCCL's words.
+class NcclCommunicator {
+ public:
+  // What all ranks of a new communicator have to know.
+  static absl::StatusOr<NcclUniqueId> NewId(const NcclFunctions& functions);
+  // Collective: waits for all ranks, without a bound. The functions outlive the result.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(const NcclFunctions& functions,
+                                                                  const NcclUniqueId& id, int ranks,
+                                                                  int rank);
+  ~NcclCommunicator();
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  absl::Status SumFloats(const std::byte* send, std::byte* receive, size_t count,
+                         CUstream_st* stream) const;
+  // Sends the range sent[p] of `send` to rank p and receives received[p] of `receive` from it, this
+  // rank included; [R] each, empty ones are left out.
+  absl::Status Exchange(const std::byte* send, const std::vector<ByteRange>& sent,
+                        std::byte* receive, const std::vector<ByteRange>& received,
+                        CUstream_st* stream) const;
+
+ private:
+  NcclCommunicator(const NcclFunctions& functions, ncclComm* comm)
+      : functions_(functions), comm_(comm) {}
+
+  const NcclFunctions& functions_;
+  ncclComm* const comm_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_DEVICE_NCCL_COMMUNICATOR_H_
