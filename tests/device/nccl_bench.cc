@@ -1,6 +1,6 @@
-// What an all-to-all by NCCL takes: every rank sends each other rank the rows of those of its tokens
-// that have experts there, each row once, as dispatch moves them and combine moves them back.
-// Planning, packing, expansion and sums would come on top.
+// What an all-to-all by NCCL takes: every rank sends each other rank the rows of those of its
+// tokens that have experts there, each row once, as dispatch moves them and combine moves them
+// back. Planning, packing, expansion and sums would come on top.
 #include <algorithm>
 #include <cstdio>
 #include <functional>

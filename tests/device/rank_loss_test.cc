@@ -130,8 +130,8 @@ void RankLossTest::DropGeneration(size_t victim, uint64_t extra) {
   const Members survivors = AllBut(victim);
   ExpectOk(survivors, Command(RankVerb::kDropPath));
   // The memory of the dead rank is still there, and goes with the last mapping.
-  std::vector<uint64_t> released = FreeBytes();
-  released[DeviceOf(victim)] += extra;
+  std::vector<uint64_t> released(devices(), 0);  // nothing is asked of other devices
+  released[DeviceOf(victim)] = FreeBytes()[DeviceOf(victim)] + extra;
   RankCommand unmap = Command(RankVerb::kUnmap);
   unmap.rank = static_cast<int32_t>(victim);
   unmapped_ms_.push_back(MostMs(ExpectOk(survivors, unmap)));
