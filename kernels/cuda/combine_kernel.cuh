@@ -4,47 +4,32 @@
 
 #include <cstdint>
 
-#include "kernels/algo/row_sum.h"
 #include "kernels/cuda/combine_launch.h"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/grid_barrier.cuh"
+#include "kernels/cuda/group_rows.cuh"
+#include "kernels/cuda/rank_barrier.cuh"
+#include "kernels/cuda/row_summer.cuh"
 #include "kernels/cuda/row_vectors.cuh"
+#include "kernels/cuda/vector_sum.cuh"
 #include "kernels/plan/destination.h"
 
 namespace perigee {
 
-using VectorSum = RowAccumulator<kVectorElements>;
-
-__device__ inline void StartSum(VectorSum& sum, const uint4& vector) {
-  sum.Start(reinterpret_cast<const BFloat16*>(&vector));
-}
-__device__ inline void AddToSum(VectorSum& sum, const uint4& vector) {
-  sum.Add(reinterpret_cast<const BFloat16*>(&vector));
-}
-__device__ inline uint4 SumOf(const VectorSum& sum) {
-  uint4 vector;
-  sum.Store(reinterpret_cast<BFloat16*>(&vector));
-  return vector;
-}
-
-// A warp a group of duplicates. Each lane reads its columns of all rows before it writes them.
-__global__ void __launch_bounds__(kRowThreads) SumDuplicatesKernel(PathView path, PlanView plan) {
-  if (Stopped(path)) return;
+// What becomes of one group of duplicates.
+__device__ inline RowSum SumOfGroup(const PathView& path, const PlanView& plan, int32_t used,
+                                    int64_t i) {
   BFloat16* rows = path.shards[path.rank].rows;
-  const int32_t vectors = path.hidden / kVectorElements;
-  const int64_t groups = plan.counts->duplicate_groups;
-  for (int64_t i = GridWarp(); i < groups; i += GridWarps()) {
-    const DeviceDuplicateGroup group = plan.duplicate_groups[i];
-    const int32_t* duplicates = plan.duplicate_rows + group.start;
-    uint4* primary = Vectors(rows, group.primary_row, path.hidden);
-    for (int32_t at = LaneId(); at < vectors; at += 32) {
-      VectorSum sum;
-      StartSum(sum, primary[at]);
-      for (int32_t j = 0; j < group.count; ++j) {
-        AddToSum(sum, Vectors(rows, duplicates[j], path.hidden)[at]);
-      }
-      primary[at] = SumOf(sum);
-    }
+  const DeviceDuplicateGroup group = plan.duplicate_groups[i];
+  int32_t row = group.primary_row;
+  if (LaneId() > 0 && LaneId() <= group.count()) {
+    row = plan.duplicate_rows[group.start + LaneId() - 1];
   }
+  // A list that was found malformed has broken the path, but after other blocks looked at it.
+  if (row < 0 || row >= used) row = group.primary_row;
+  return {RowAt(rows, row, path.hidden), group.count() + 1,
+          RowAt(rows, group.primary_row, path.hidden)};
 }
 
 __device__ inline void GatherWeight(const PathView& path, const GatherArguments& arguments,
@@ -59,42 +44,71 @@ __device__ inline void GatherWeight(const PathView& path, const GatherArguments&
   arguments.route_weights[route] = weight;
 }
 
-// A warp a token, all S of them: those past the plan's token count have no rows.
-__global__ void __launch_bounds__(kRowThreads)
-    SumTokensKernel(PathView path, GatherArguments arguments) {
-  if (Stopped(path)) return;
+// What becomes of one token.
+__device__ inline RowSum SumOfToken(const PathView& path, const GatherArguments& arguments,
+                                    int64_t token) {
   const int32_t topk = path.geometry.topk;
-  const int32_t vectors = path.hidden / kVectorElements;
   const int32_t lane = LaneId();
-  for (int64_t token = GridWarp(); token < path.geometry.tokens; token += GridWarps()) {
-    const uint4* place = nullptr;  // lane k's: the row of route k if it is a primary
-    if (lane < topk) {
-      const int32_t dst = arguments.plan.dst[token * topk + lane];
-      if (IsPrimary(dst)) {
-        const ShardView& shard = path.shards[RankOf(dst, path.logical_rows)];
-        place = Vectors(shard.rows, LocalRow(dst, path.logical_rows), path.hidden);
-      }
-      if (arguments.route_weights != nullptr) GatherWeight(path, arguments, token * topk + lane);
+  const void* row = nullptr;  // lane k's: of route k if it is a primary
+  if (lane < topk) {
+    const int32_t dst = arguments.plan.dst[token * topk + lane];
+    if (IsPrimary(dst)) {
+      row = RowAt(path.shards[RankOf(dst, path.logical_rows)].rows,
+                  LocalRow(dst, path.logical_rows), path.hidden);
     }
-    const uint32_t primaries = __ballot_sync(0xffffffffu, place != nullptr);
-    uint4* out = Vectors(arguments.hidden, token, path.hidden);
-    for (int32_t first = 0; first < vectors; first += 32) {
-      const int32_t at = first + lane;
-      VectorSum sum;
-      for (uint32_t left = primaries; left != 0; left &= left - 1) {
-        auto address = reinterpret_cast<unsigned long long>(place);
-        address = __shfl_sync(0xffffffffu, address, __ffs(left) - 1);
-        if (at >= vectors) continue;
-        const uint4 vector = reinterpret_cast<const uint4*>(address)[at];
-        if (left == primaries) {
-          StartSum(sum, vector);
-        } else {
-          AddToSum(sum, vector);
-        }
-      }
-      if (at < vectors) out[at] = primaries == 0 ? make_uint4(0, 0, 0, 0) : SumOf(sum);
-    }
+    if (arguments.route_weights != nullptr) GatherWeight(path, arguments, token * topk + lane);
   }
+  // Moves the primaries to the first lanes, in order of k.
+  const uint32_t primaries = __ballot_sync(0xffffffffu, row != nullptr);
+  int from = 0;
+  int place = 0;
+  for (uint32_t left = primaries; left != 0; left &= left - 1, ++place) {
+    if (place == lane) from = __ffs(left) - 1;
+  }
+  const auto packed = __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(row), from);
+  return {reinterpret_cast<const void*>(packed), __popc(primaries),
+          RowAt(arguments.hidden, token, path.hidden)};
+}
+
+// A group of duplicates at a time.
+__global__ void __launch_bounds__(SummerShape::kThreads, 1)
+    SumDuplicatesKernel(PathView path, PlanView plan) {
+  extern __shared__ uint4 shared[];
+  if (Stopped(path)) return;
+  const int32_t used = UsedRows(plan, path.geometry);
+  RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
+  const RowTickets tickets(&path.grid->next[kLocalSumQueue], plan.counts->duplicate_groups,
+                           path.row_bytes());
+  summer.Sum(tickets, [&](int64_t i) { return SumOfGroup(path, plan, used, i); });
+}
+
+// GridWords::verdicts of a combine.
+enum : int { kCombineNotEntered = 0 };
+
+// A token at a time, all S of them: those past the plan's token count have no rows.
+__global__ void __launch_bounds__(SummerShape::kThreads, 1)
+    CombineKernel(PathView path, OperationMark mark, EntryArguments entry,
+                  GatherArguments arguments) {
+  extern __shared__ uint4 shared[];
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  AwaitKernelAhead();
+  GridBarrier grid(path.grid);
+  // Orders: every rank's staging and local sums in its shard before the reads of it below.
+  if (blockIdx.x == 0 && !Enter(path, mark, entry, site) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kCombineNotEntered);
+  }
+  grid.Sync();
+  if (Verdict(path.grid, kCombineNotEntered)) return grid.Leave();
+  RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
+  const RowTickets tickets(&path.grid->next[kTokenSumQueue], path.geometry.tokens,
+                           path.row_bytes());
+  summer.Sum(tickets, [&](int64_t token) { return SumOfToken(path, arguments, token); });
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  grid.Sync();
+  // Orders: the reads above before whatever any rank writes to its shard next.
+  if (blockIdx.x == 0) Exit(path, mark, site);
+  grid.Leave();
 }
 
 }  // namespace perigee

@@ -7,17 +7,21 @@
 namespace perigee {
 
 int LaunchSumDuplicates(const LaunchTarget& target, const PathView& path, const PlanView& plan) {
-  SumDuplicatesKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, plan);
+  SumDuplicatesKernel<<<target.sms, SummerShape::kThreads, SummerShape::kSharedBytes,
+                        target.stream>>>(path, plan);
   return cudaGetLastError();
 }
 
-int LaunchSumTokens(const LaunchTarget& target, const PathView& path,
-                    const GatherArguments& arguments) {
-  if (path.geometry.tokens == 0) return 0;
-  SumTokensKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, arguments);
-  return cudaGetLastError();
+int LaunchCombine(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                  const EntryArguments& entry, const GatherArguments& arguments) {
+  return LaunchDependent(target, CombineKernel, target.sms, SummerShape::kThreads,
+                         SummerShape::kSharedBytes, path, mark, entry, arguments);
 }
 
-int LoadCombineKernels() { return LoadKernels(SumDuplicatesKernel, SumTokensKernel); }
+int LoadCombineKernels() {
+  const int error =
+      AllowSharedMemory(SummerShape::kSharedBytes, SumDuplicatesKernel, CombineKernel);
+  return error != 0 ? error : LoadKernels(SumDuplicatesKernel, CombineKernel);
+}
 
 }  // namespace perigee

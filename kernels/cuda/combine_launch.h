@@ -6,22 +6,24 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/plan_view.h"
+#include "kernels/cuda/rank_barrier_arguments.h"
 
 namespace perigee {
 
-// Before the entry barrier: each primary row in this rank's shard becomes the sum of itself and its
+// Waiting for nobody: each primary row in this rank's shard becomes the sum of itself and its
 // duplicates, in fp32, in order of k, rounded once.
 int LaunchSumDuplicates(const LaunchTarget& target, const PathView& path, const PlanView& plan);
 
-// Between the barriers: each token's primary rows summed in order of k, rounded once; zeros where
+// Behind it, in one kernel of a block on each of the target's SMs, between an entry and an exit
+// barrier of the group: each token's primary rows summed in order of k, rounded once; zeros where
 // there are none. route_weights [S, K] is null where no weights are gathered.
 struct GatherArguments {
   PlanView plan;
   BFloat16* hidden = nullptr;      // [S, H]
   float* route_weights = nullptr;  // [S, K]
 };
-int LaunchSumTokens(const LaunchTarget& target, const PathView& path,
-                    const GatherArguments& arguments);
+int LaunchCombine(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                  const EntryArguments& entry, const GatherArguments& arguments);
 
 // Loads the kernels, which their first launch would do at a worse time.
 int LoadCombineKernels();

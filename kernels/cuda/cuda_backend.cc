@@ -7,7 +7,6 @@
 #include "kernels/cuda/combine_launch.h"
 #include "kernels/cuda/cuda_data_path.h"
 #include "kernels/cuda/dispatch_launch.h"
-#include "kernels/cuda/planning_launch.h"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/probe_copy_launch.h"
 #include "kernels/cuda/rank_barrier_launch.h"
@@ -110,9 +109,8 @@ absl::StatusOr<CudaDevice> FindDevice(int index) {
 absl::Status LoadAllKernels(int device) {
   const auto scope = DeviceScope::Enter(device);
   if (!scope.ok()) return scope.status();
-  for (int error : {LoadRankBarrierKernels(), LoadPlanningKernels(), LoadDispatchKernels(),
-                    LoadCombineKernels(), LoadPrefetchKernels(), LoadRunExpertsKernels(),
-                    LoadProbeCopyKernels()}) {
+  for (int error : {LoadRankBarrierKernels(), LoadDispatchKernels(), LoadCombineKernels(),
+                    LoadPrefetchKernels(), LoadRunExpertsKernels(), LoadProbeCopyKernels()}) {
     if (error != 0) return CudaStatus(error, "loading kernels");
   }
   return absl::OkStatus();

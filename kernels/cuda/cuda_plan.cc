@@ -26,7 +26,7 @@ absl::Status ReadDuplicates(int device, const CudaPlan& plan, PlanTensors& tenso
   if (!status.ok()) return status;
   for (const DeviceDuplicateGroup& group : groups) {
     tensors.duplicate_groups.insert(tensors.duplicate_groups.end(),
-                                    {group.primary_row, group.start, group.count});
+                                    {group.primary_row, group.start, group.count()});
   }
   return Read(device, view.duplicate_rows, counts[0].duplicate_rows, tensors.duplicate_rows);
 }

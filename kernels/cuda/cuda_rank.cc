@@ -17,17 +17,19 @@ constexpr size_t kVectorBytes = 16;
 struct RankMemory {
   size_t shards = 0;
   size_t state = 0;
+  size_t grid = 0;
   size_t slot_is_good = 0;
   size_t scratch = 0;
   size_t size_bytes = 0;
 
-  static RankMemory Of(const Geometry& geometry) {
+  static RankMemory Of(const Geometry& geometry, int32_t blocks) {
     size_t scratch_bytes = 0;
-    PlacePlanningScratch(geometry, nullptr, &scratch_bytes);
+    PlacePlanningScratch(geometry, blocks, nullptr, &scratch_bytes);
     LayoutWalk walk;
     RankMemory memory;
     memory.shards = walk.Place<ShardView>(geometry.ranks);
     memory.state = walk.Place<PathState>(1);
+    memory.grid = walk.Place<GridWords>(1);
     memory.slot_is_good = walk.Place<uint32_t>(geometry.slots);
     memory.scratch = walk.Place<std::byte>(static_cast<int64_t>(scratch_bytes), 256);
     memory.size_bytes = walk.size_bytes(256);
@@ -50,7 +52,7 @@ absl::Status CheckFresh(const CudaRank& rank) {
 }
 
 absl::Status AllocateRank(CudaRank& rank) {
-  const RankMemory parts = RankMemory::Of(rank.geometry);
+  const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms());
   auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
   if (!memory.ok()) return memory.status();
   auto page = PinnedObject<HostPage>::Create(rank.device);
@@ -63,7 +65,8 @@ absl::Status AllocateRank(CudaRank& rank) {
 
   std::byte* base = rank.memory->data();
   size_t scratch_bytes = 0;
-  rank.scratch = PlacePlanningScratch(rank.geometry, base + parts.scratch, &scratch_bytes);
+  rank.scratch =
+      PlacePlanningScratch(rank.geometry, rank.sms->sms(), base + parts.scratch, &scratch_bytes);
   rank.slot_is_good = reinterpret_cast<uint32_t*>(base + parts.slot_is_good);
   rank.view.geometry = rank.geometry;
   rank.view.hidden = rank.hidden;
@@ -71,9 +74,13 @@ absl::Status AllocateRank(CudaRank& rank) {
   rank.view.logical_rows = rank.logical_rows();
   rank.view.shards = reinterpret_cast<const ShardView*>(base + parts.shards);
   rank.view.state = reinterpret_cast<PathState*>(base + parts.state);
+  rank.view.grid = reinterpret_cast<GridWords*>(base + parts.grid);
   rank.view.page = rank.page->device_address();
   const PathState state;
-  absl::Status status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
+  const GridWords grid;
+  absl::Status status = CopyObjects(rank.device, base + parts.grid, &grid, sizeof(grid));
+  if (!status.ok()) return status;
+  status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
   if (!status.ok()) return status;
   return CopyObjects(rank.device, base + parts.shards, rank.shards.data(),
                      rank.shards.size() * sizeof(ShardView));
@@ -100,6 +107,7 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   rank.device = device;
   rank.sms = std::move(sms);
   rank.local_sms = options.local_sms;
+  rank.programmatic_launch = options.programmatic_launch;
   if (absl::Status status = CheckFresh(rank); !status.ok()) return status;
   if (absl::Status status = AllocateRank(rank); !status.ok()) return status;
   rank.plans = std::make_shared<PlanPool>(device, rank.geometry);
@@ -128,19 +136,26 @@ absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operat
   return rank.progress->Skipped();
 }
 
-absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
-                        QueuedOperation queued) {
-  const EntryArguments entry = EntryOf(rank, descriptor, flags);
+EntryArguments NoteEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
+                         QueuedOperation queued) {
   rank.progress->ReachEntry();
   queued.live_before = rank.live;
   rank.queued.push_back(std::move(queued));
+  return EntryOf(rank, descriptor, flags);
+}
+
+void NoteExit(CudaRank& rank) { rank.progress->ReachExit(); }
+
+absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
+                        QueuedOperation queued) {
+  const EntryArguments entry = NoteEntry(rank, descriptor, flags, std::move(queued));
   const OperationMark& mark = rank.queued.back().mark;
   return LaunchStatus(rank, LaunchEntryBarrier(rank.target(), rank.view, mark, entry),
                       "entry barrier");
 }
 
 absl::Status QueueExit(CudaRank& rank) {
-  rank.progress->ReachExit();
+  NoteExit(rank);
   const OperationMark& mark = rank.queued.back().mark;
   return LaunchStatus(rank, LaunchExitBarrier(rank.target(), rank.view, mark), "exit barrier");
 }

@@ -16,6 +16,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/planning_scratch.h"
+#include "kernels/cuda/rank_barrier_arguments.h"
 #include "kernels/cuda/sm_budget.h"
 #include "kernels/device/event.h"
 #include "kernels/device/pinned.h"
@@ -44,6 +45,7 @@ struct CudaRank : RankShape {
   int device = 0;
   std::unique_ptr<SmBudget::Share> sms;
   int32_t local_sms = 1;
+  bool programmatic_launch = true;
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;
   std::unique_ptr<PooledStream> stream;
@@ -58,8 +60,8 @@ struct CudaRank : RankShape {
   std::vector<absl::Duration> durations;  // of the operations settled last, up to the first failure
 
   // Of kernels that reach into peers' memory, and of those that stay in this rank's.
-  LaunchTarget target() const { return {(*stream)->get(), sms->sms()}; }
-  LaunchTarget local_target() const { return {(*stream)->get(), local_sms}; }
+  LaunchTarget target() const { return {(*stream)->get(), sms->sms(), programmatic_launch}; }
+  LaunchTarget local_target() const { return {(*stream)->get(), local_sms, programmatic_launch}; }
 };
 
 // Fills in everything. INVALID_ARGUMENT where this rank's shard has been used before.
@@ -69,7 +71,12 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
 // Whether a collective operation may be queued at `sequence`. As Progress::Begin; where it skips a
 // sequence, the others are told where this rank is.
 absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operation);
-// Queues the entry barrier of the operation begun, and notes the operation.
+// Notes the operation begun; what it brings to its entry barrier. To be launched right after.
+EntryArguments NoteEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
+                         QueuedOperation queued);
+// Notes that all up to its exit barrier has been launched.
+void NoteExit(CudaRank& rank);
+// The same with barriers in kernels of their own.
 absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
                         QueuedOperation queued);
 absl::Status QueueExit(CudaRank& rank);

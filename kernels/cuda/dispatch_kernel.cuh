@@ -1,120 +1,185 @@
-// Kernels of dispatch_launch.h. None waits for a peer.
+// The kernel of a dispatch. Its blocks wait for each other at grid barriers; the first of them
+// waits for other ranks.
 #ifndef PERIGEE_KERNELS_CUDA_DISPATCH_KERNEL_CUH_
 #define PERIGEE_KERNELS_CUDA_DISPATCH_KERNEL_CUH_
 
+#include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/assign_routes.cuh"
+#include "kernels/cuda/count_routes.cuh"
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/grid_barrier.cuh"
 #include "kernels/cuda/group_rows.cuh"
+#include "kernels/cuda/list_duplicates.cuh"
+#include "kernels/cuda/placement.cuh"
+#include "kernels/cuda/rank_barrier.cuh"
+#include "kernels/cuda/row_mover.cuh"
 #include "kernels/cuda/row_vectors.cuh"
-#include "kernels/plan/destination.h"
+#include "kernels/cuda/send_routes.cuh"
 
 namespace perigee {
 
-// What a route carries besides the row: lane k does it for route k of the token.
-__device__ inline void SendRoute(const PathView& path, const SendArguments& arguments,
-                                 const int32_t* token_dst, int64_t route, int32_t k) {
-  if (IsMasked(token_dst[k])) return;
-  const int32_t raw = DecodeRow(token_dst[k]);
-  const ShardView& shard = path.shards[RankOf(raw, path.logical_rows)];
-  const int32_t row = LocalRow(raw, path.logical_rows);
-  if (arguments.route_weights != nullptr) shard.row_weights[row] = arguments.route_weights[route];
-  if (!arguments.send_links) return;
-  const DuplicateLink link = LinkOf(token_dst, k, path.logical_rows);
-  shard.duplicate_primary[row] = link.primary;
-  shard.duplicate_ordinal[row] = link.ordinal;
+// GridWords::verdicts of a dispatch.
+enum : int { kNotEntered = 0, kBadCounts = 1, kNotLeft = 2 };
+
+// What other phases write into is made ready: by all blocks, before a grid barrier.
+__device__ inline void ClearPlan(const PathView& path, const PlanView& plan) {
+  const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
+  const int64_t first = int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x;
+  for (int64_t row = first; row < path.logical_rows; row += step) plan.duplicate_rows[row] = -1;
+  if (first < 2) plan.remote_stats[first] = 0;
 }
 
-// A warp a token: its row is read once and stored to each primary's place. Every row of every shard
-// has one source, so no two warps or ranks store to the same place.
-__global__ void __launch_bounds__(kRowThreads) SendKernel(PathView path, SendArguments arguments) {
-  if (Stopped(path)) return;
-  const int32_t topk = path.geometry.topk;
-  const int32_t vectors = path.hidden / kVectorElements;
-  const int32_t lane = LaneId();
-  for (int64_t token = GridWarp(); token < arguments.token_count; token += GridWarps()) {
-    const int32_t* token_dst = arguments.plan.dst + token * topk;
-    if (lane < topk) SendRoute(path, arguments, token_dst, token * topk + lane, lane);
-    // Lane k knows where the row of route k goes, null if it does not travel.
-    uint4* place = nullptr;
-    if (lane < topk && IsPrimary(token_dst[lane])) {
-      const ShardView& shard = path.shards[RankOf(token_dst[lane], path.logical_rows)];
-      place = Vectors(shard.rows, LocalRow(token_dst[lane], path.logical_rows), path.hidden);
-    }
-    const uint32_t primaries = __ballot_sync(0xffffffffu, place != nullptr);
-    const uint4* row = Vectors(arguments.hidden, token, path.hidden);
-    for (int32_t first = 0; first < vectors; first += 32 * kVectorsInFlight) {
-      uint4 held[kVectorsInFlight];
-#pragma unroll
-      for (int i = 0; i < kVectorsInFlight; ++i) {
-        const int32_t at = first + 32 * i + lane;
-        if (at < vectors) held[i] = row[at];
-      }
-      for (uint32_t left = primaries; left != 0; left &= left - 1) {
-        auto address = reinterpret_cast<unsigned long long>(place);
-        address = __shfl_sync(0xffffffffu, address, __ffs(left) - 1);
-        uint4* to = reinterpret_cast<uint4*>(address);
-#pragma unroll
-        for (int i = 0; i < kVectorsInFlight; ++i) {
-          const int32_t at = first + 32 * i + lane;
-          if (at < vectors) to[at] = held[i];
-        }
-      }
-    }
+// All of the plan but its duplicate lists, up to the tables by which routes are placed. False where
+// the operation ends here, for all blocks alike.
+__device__ inline bool PlanGroups(const PathView& path, const OperationMark& mark,
+                                  const EntryArguments& entry, const PlanningArguments& planning,
+                                  const PlanningMemory& memory, const BarrierSite& site,
+                                  GridBarrier& grid) {
+  __shared__ Transfers transfers;
+  ClearPlan(path, planning.plan);
+  ClearLinks(path);
+  CountRoutes(path, planning, memory);
+  grid.Sync();
+  if (blockIdx.x == 0) {
+    PublishCounts(path, mark, planning);
+    __syncthreads();
+    // Orders: peers' reads of this shard in the last combine, and their histograms, before what
+    // follows.
+    if (!Enter(path, mark, entry, site) && threadIdx.x == 0) SetVerdict(path.grid, kNotEntered);
+    if (threadIdx.x == 0) path.state->bad_route = UINT32_MAX;  // as the next dispatch expects it
   }
+  SumBlockCounts(path, planning.scratch, static_cast<int32_t>(blockIdx.x),
+                 [&](int32_t expert, int32_t sum) { memory.earlier[expert] = sum; });
+  grid.Sync();
+  if (Verdict(path.grid, kNotEntered)) return false;
+  for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
+    const bool good = CollectCounts(path, mark, planning.scratch, rank);
+    if (!good && threadIdx.x == 0) SetVerdict(path.grid, kBadCounts);
+  }
+  grid.Sync();
+  if (Verdict(path.grid, kBadCounts)) return false;
+  Balance(path, planning.scratch, memory, planning.plan, transfers);
+  SplitExperts(path, planning.scratch, memory, transfers);
+  grid.Sync();
+  for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
+    ArrangeGroups(path, planning.scratch, memory, planning.plan, rank);
+  }
+  grid.Sync();
+  FetchTables(path, planning.scratch, memory);
+  __syncthreads();
+  return true;
 }
 
-// Zeros in this rank's own padding rows and their weights, a block a group.
-__global__ void __launch_bounds__(kRowThreads) ZeroPaddingKernel(PathView path, PlanView plan) {
-  if (Stopped(path)) return;
+// Zeros in this rank's own padding rows and their weights: by the warps of the blocks from
+// `first_warp` on, a group each.
+__device__ inline void ZeroPadding(const PathView& path, const PlanView& plan, int32_t first_warp) {
   const ShardView& own = path.shards[path.rank];
-  const int64_t vectors = path.hidden / kVectorElements;
-  for (int32_t group = blockIdx.x; group < path.geometry.groups(); group += gridDim.x) {
-    const int32_t first = plan.zero_fill_ranges[2 * group];
-    const int32_t count = plan.zero_fill_ranges[2 * group + 1];
-    uint4* rows = Vectors(own.rows, first, path.hidden);
-    for (int64_t i = threadIdx.x; i < count * vectors; i += blockDim.x) {
-      rows[i] = make_uint4(0, 0, 0, 0);
-    }
-    for (int32_t i = threadIdx.x; i < count; i += blockDim.x) own.row_weights[first + i] = 0.0f;
+  const auto blocks = static_cast<int32_t>(gridDim.x);
+  const int32_t warps = kDispatchThreads / kWarp - first_warp;
+  const int32_t vectors = path.hidden / kVectorElements;
+  int32_t group = static_cast<int32_t>(blockIdx.x) + blocks * (WarpOfBlock() - first_warp);
+  for (; group < path.geometry.groups(); group += blocks * warps) {
+    const int64_t begin = plan.zero_fill_ranges[2 * group];
+    const int32_t rows = plan.zero_fill_ranges[2 * group + 1];
+    uint4* to = Vectors(own.rows, begin, path.hidden);
+    const int64_t count = int64_t{rows} * vectors;
+#pragma unroll 4
+    for (int64_t i = LaneOfWarp(); i < count; i += kWarp) to[i] = make_uint4(0, 0, 0, 0);
+    for (int32_t i = LaneOfWarp(); i < rows; i += kWarp) own.row_weights[begin + i] = 0.0f;
   }
 }
 
-// A warp a group of duplicates.
-__global__ void __launch_bounds__(kRowThreads) ExpandKernel(PathView path, PlanView plan) {
-  if (Stopped(path)) return;
-  BFloat16* rows = path.shards[path.rank].rows;
-  const int32_t vectors = path.hidden / kVectorElements;
-  const int64_t groups = plan.counts->duplicate_groups;
-  for (int64_t i = GridWarp(); i < groups; i += GridWarps()) {
-    const DeviceDuplicateGroup group = plan.duplicate_groups[i];
-    const int32_t* duplicates = plan.duplicate_rows + group.start;
-    const uint4* primary = Vectors(rows, group.primary_row, path.hidden);
-    ForEachVector(primary, vectors, [&](int32_t at, const uint4& vector) {
-      for (int32_t j = 0; j < group.count; ++j) {
-        Vectors(rows, duplicates[j], path.hidden)[at] = vector;
-      }
-    });
+// Tokens' rows to every place that this rank writes: the primaries, and the duplicates on this rank
+// itself.
+__device__ inline void SendRows(const PathView& path, const SendArguments& send,
+                                const MoverShape& shape, std::byte* shared) {
+  const int32_t topk = path.geometry.topk;
+  RowMover mover(shape, shared, WarpOfBlock());
+  const RowTickets tickets(&path.grid->next[kSendQueue], send.token_count, shape.row_bytes);
+  mover.Move(tickets, [&](int64_t token) {
+    RowMove move;
+    move.from = RowAt(send.hidden, token, path.hidden);
+    if (LaneOfWarp() >= topk) return move;
+    const int32_t dst = __ldcg(&send.plan.dst[token * topk + LaneOfWarp()]);
+    if (IsMasked(dst)) return move;
+    const int32_t raw = DecodeRow(dst);
+    const int32_t rank = RankOf(raw, path.logical_rows);
+    if (!IsPrimary(dst) && rank != path.rank) return move;
+    move.to = RowAt(path.shards[rank].rows, LocalRow(raw, path.logical_rows), path.hidden);
+    return move;
+  });
+}
+
+// Between the barriers: all that this rank stores, by a plan that all blocks see.
+__device__ inline void Send(const PathView& path, const SendArguments& send, bool links,
+                            const MoverShape& shape, std::byte* shared) {
+  if (WarpOfBlock() < shape.warps) {
+    SendRows(path, send, shape, shared);
+  } else {
+    SendRoutes(path, send, links, shape.warps);
+    ZeroPadding(path, send.plan, shape.warps);
   }
 }
 
-__global__ void __launch_bounds__(kRowThreads)
-    CopyUsedRowsKernel(PathView path, PlanView plan, CopyArguments copy) {
-  if (Stopped(path)) return;
-  const int32_t used = UsedRows(plan, path.geometry);
-  const int32_t vectors = path.hidden / kVectorElements;
-  if (copy.rows_to != nullptr) {
-    for (int64_t row = GridWarp(); row < used; row += GridWarps()) {
-      CopyVectors(Vectors(copy.rows_to, row, path.hidden),
-                  Vectors(copy.rows_from, row, path.hidden), vectors);
-    }
+// A rank that refused an earlier operation of the queue has told the others, and declines.
+__device__ inline void DeclineInTurn(const PathView& path, const OperationMark& mark,
+                                     const EntryArguments& entry) {
+  if (blockIdx.x == 0) Enter(path, mark, entry, LoadBarrierSite(path));
+}
+
+__global__ void __launch_bounds__(kDispatchThreads, 1)
+    DispatchKernel(PathView path, OperationMark mark, EntryArguments entry,
+                   PlanningArguments planning, SendArguments send, MoverShape shape) {
+  extern __shared__ uint4 shared[];
+  // Alike for all blocks: none changes it before all have begun.
+  if (Stopped(path)) return DeclineInTurn(path, mark, entry);
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  GridBarrier grid(path.grid);
+  const PlanningMemory memory =
+      PlacePlanningMemory(path, planning.scratch, reinterpret_cast<int32_t*>(shared));
+  if (!PlanGroups(path, mark, entry, planning, memory, site, grid)) return grid.Leave();
+  AssignRoutes(path, planning, memory);
+  grid.Sync();
+  Send(path, send, true, shape, reinterpret_cast<std::byte*>(shared));
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  const int32_t used = UsedRows(send.plan, path.geometry);
+  grid.Sync();
+  if (blockIdx.x == 0 && !Exit(path, mark, site) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kNotLeft);
   }
-  if (copy.weights_to == nullptr) return;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; row < used; row += step) {
-    copy.weights_to[row] = copy.weights_from[row];
+  grid.Sync();
+  LaunchDependents();
+  if (Verdict(path.grid, kNotLeft)) return grid.Leave();
+  CountGroups(path, planning, used);
+  grid.Sync();
+  const bool possible = StartGroups(path, mark, planning, used);
+  grid.Sync();
+  if (possible) PlaceDuplicates(path, mark, planning, used);
+  grid.Leave();
+}
+
+__global__ void __launch_bounds__(kDispatchThreads, 1)
+    DispatchWithPlanKernel(PathView path, OperationMark mark, EntryArguments entry,
+                           SendArguments send, MoverShape shape) {
+  extern __shared__ uint4 shared[];
+  GridBarrier grid(path.grid);
+  // Orders: peers' reads of this shard in the last combine before the stores below.
+  if (blockIdx.x == 0 && !Enter(path, mark, entry, LoadBarrierSite(path)) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kNotEntered);
   }
+  grid.Sync();
+  if (Verdict(path.grid, kNotEntered)) return grid.Leave();
+  Send(path, send, false, shape, reinterpret_cast<std::byte*>(shared));
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  grid.Sync();
+  if (blockIdx.x == 0) Exit(path, mark, site);
+  LaunchDependents();
+  grid.Leave();
 }
 
 }  // namespace perigee

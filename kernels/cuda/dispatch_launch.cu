@@ -2,21 +2,39 @@
 
 #include "kernels/cuda/dispatch_kernel.cuh"
 #include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/expand_kernel.cuh"
 #include "kernels/cuda/load_kernels.cuh"
 
 namespace perigee {
+namespace {
 
-int LaunchSend(const LaunchTarget& target, const PathView& path, const SendArguments& arguments) {
-  if (arguments.token_count > 0) {
-    SendKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, arguments);
-  }
-  ZeroPaddingKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, arguments.plan);
+MoverShape ShapeOf(const PathView& path, int32_t stages) {
+  return MoverShape::Of(path.row_bytes(), kDispatchSharedBytes, stages);
+}
+
+}  // namespace
+
+int LaunchDispatch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const EntryArguments& entry, const PlanningArguments& planning,
+                   const SendArguments& send) {
+  DispatchKernel<<<target.sms, kDispatchThreads, kDispatchSharedBytes, target.stream>>>(
+      path, mark, entry, planning, send, ShapeOf(path, kSendStages));
   return cudaGetLastError();
 }
 
-int LaunchExpand(const LaunchTarget& target, const PathView& path, const PlanView& plan) {
-  ExpandKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, plan);
+int LaunchDispatchWithPlan(const LaunchTarget& target, const PathView& path,
+                           const OperationMark& mark, const EntryArguments& entry,
+                           const SendArguments& send) {
+  DispatchWithPlanKernel<<<target.sms, kDispatchThreads, kDispatchSharedBytes, target.stream>>>(
+      path, mark, entry, send, ShapeOf(path, kSendStages));
   return cudaGetLastError();
+}
+
+int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                 const PlanView& plan) {
+  const MoverShape shape = ShapeOf(path, kExpandStages);
+  return LaunchDependent(target, ExpandKernel, target.sms, shape.warps * kWarp,
+                         shape.shared_bytes(), path, mark, plan, shape);
 }
 
 int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const PlanView& plan,
@@ -27,7 +45,10 @@ int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const P
 }
 
 int LoadDispatchKernels() {
-  return LoadKernels(SendKernel, ZeroPaddingKernel, ExpandKernel, CopyUsedRowsKernel);
+  const int error =
+      AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel, ExpandKernel);
+  if (error != 0) return error;
+  return LoadKernels(DispatchKernel, DispatchWithPlanKernel, ExpandKernel, CopyUsedRowsKernel);
 }
 
 }  // namespace perigee

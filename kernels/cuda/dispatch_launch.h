@@ -1,4 +1,6 @@
-// The movement of a dispatch, between its barriers and after them.
+// A dispatch: planning, movement between the barriers, expansion after them. Every rank plans for
+// itself, by the integer rules of docs/planning.md, so all plan alike and nobody waits for a
+// planner.
 #ifndef PERIGEE_KERNELS_CUDA_DISPATCH_LAUNCH_H_
 #define PERIGEE_KERNELS_CUDA_DISPATCH_LAUNCH_H_
 
@@ -8,23 +10,42 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/plan_view.h"
+#include "kernels/cuda/planning_scratch.h"
+#include "kernels/cuda/rank_barrier_arguments.h"
 
 namespace perigee {
+
+struct PlanningArguments {
+  const int32_t* topk_experts = nullptr;  // [S, K]; only token_count tokens are read
+  int32_t token_count = 0;
+  PlanningScratch scratch;
+  PlanView plan;
+};
 
 struct SendArguments {
   const BFloat16* hidden = nullptr;      // [S, H]
   const float* route_weights = nullptr;  // [S, K], or null: none are sent
   int32_t token_count = 0;
-  bool send_links = false;  // whose duplicate a row is: for a plan that is being made
   PlanView plan;
 };
 
-// Between the barriers: each token's row to every rank that has a route of it, every route's
-// weight, and zeros into this rank's own padding rows.
-int LaunchSend(const LaunchTarget& target, const PathView& path, const SendArguments& arguments);
+// In one kernel of a block on each of the target's SMs, between an entry and an exit barrier of the
+// group: counts this rank's routes, plans, sends each token's row to every rank that has a route of
+// it and every route's weight, zeroes this rank's padding rows, and lists the duplicates. A rank's
+// own tokens are written to their duplicates at once. A bad route is told at the entry; the path
+// breaks where a peer published what cannot be a histogram or a duplicate map.
+int LaunchDispatch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const EntryArguments& entry, const PlanningArguments& planning,
+                   const SendArguments& send);
+// The same movement by a plan that exists.
+int LaunchDispatchWithPlan(const LaunchTarget& target, const PathView& path,
+                           const OperationMark& mark, const EntryArguments& entry,
+                           const SendArguments& send);
 
-// After the exit barrier: each primary row that has duplicates is read once and written to them.
-int LaunchExpand(const LaunchTarget& target, const PathView& path, const PlanView& plan);
+// After it, waiting for nobody: each primary row that has duplicates is read once and written to
+// them, unless its source has done so.
+int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                 const PlanView& plan);
 
 // Copies of used rows and their weights; null where none is wanted.
 struct CopyArguments {

@@ -13,7 +13,8 @@ namespace perigee {
 // way.
 struct LaunchTarget {
   CUstream_st* stream = nullptr;
-  int32_t sms = 1;  // the buffer's budget: kernels that move rows take as many blocks
+  int32_t sms = 1;                  // kernels that move rows take as many blocks
+  bool programmatic_launch = true;  // kernels that can may begin before the one ahead has ended
 };
 
 }  // namespace perigee

@@ -18,6 +18,19 @@ int LoadKernels(Kernels... kernels) {
   return error;
 }
 
+// Before launches that take more than 48 KiB of dynamic shared memory. 0, or the first cudaError_t.
+template <typename... Kernels>
+int AllowSharedMemory(size_t bytes, Kernels... kernels) {
+  int error = 0;
+  const auto allow = [&](const void* kernel) {
+    if (error != 0) return;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(bytes));
+  };
+  (allow(reinterpret_cast<const void*>(kernels)), ...);
+  return error;
+}
+
 }  // namespace perigee
 
 #endif  // PERIGEE_KERNELS_CUDA_LOAD_KERNELS_CUH_

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/common/bfloat16.h"
+#include "kernels/common/host_device.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/control_page.h"
 #include "kernels/layout/geometry.h"
@@ -88,6 +90,15 @@ struct HostPage {
   Report report;  // device to host; the host clears it
 };
 
+// Of a kernel whose blocks wait for each other (grid_barrier.cuh); zero between launches.
+struct GridWords {
+  uint32_t arrived = 0;
+  uint32_t left = 0;
+  uint32_t verdicts[4] = {};
+  uint32_t next[4] = {};  // rows that warps have taken (row_tickets.cuh), by RowQueue
+};
+enum RowQueue : int { kSendQueue = 0, kExpandQueue = 1, kLocalSumQueue = 2, kTokenSumQueue = 3 };
+
 // One rank's data path as its kernels see it.
 struct PathView {
   Geometry geometry;
@@ -96,7 +107,12 @@ struct PathView {
   int32_t logical_rows = 0;           // NvS
   const ShardView* shards = nullptr;  // [R] in device memory, as mapped by this rank
   PathState* state = nullptr;
+  GridWords* grid = nullptr;
   HostPage* page = nullptr;
+
+  PERIGEE_HOST_DEVICE uint32_t row_bytes() const {
+    return static_cast<uint32_t>(hidden) * static_cast<uint32_t>(sizeof(BFloat16));
+  }
 };
 
 // Which operation a kernel belongs to.

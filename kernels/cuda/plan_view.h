@@ -11,11 +11,20 @@
 
 namespace perigee {
 
+// In DeviceDuplicateGroup::count_and_flag: the duplicates are written with the primary row, because
+// the token is this rank's own.
+inline constexpr uint32_t kExpandedGroup = 0x80000000u;
+
 // One primary row with duplicates: rows [start, start + count) of PlanView::duplicate_rows.
 struct DeviceDuplicateGroup {
   int32_t primary_row = 0;
   int32_t start = 0;
-  int32_t count = 0;
+  uint32_t count_and_flag = 0;
+
+  PERIGEE_HOST_DEVICE int32_t count() const {
+    return static_cast<int32_t>(count_and_flag & ~kExpandedGroup);
+  }
+  PERIGEE_HOST_DEVICE bool expanded() const { return (count_and_flag & kExpandedGroup) != 0; }
 };
 static_assert(sizeof(DeviceDuplicateGroup) == 12);
 

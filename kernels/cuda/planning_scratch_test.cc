@@ -14,33 +14,54 @@ constexpr Geometry kGeometries[] = {
     {.ranks = 2, .experts = 4, .tokens = 1, .topk = 1, .slots = 9, .token_padding = 1},
 };
 
-TEST(RouteChunksTest, EveryTokenIsInOneChunk) {
+constexpr int32_t kBlocks[] = {1, 4, 16, 132};
+
+TEST(PlanningShapeTest, WhatIsSharedFits) {
   for (const Geometry& geometry : kGeometries) {
-    const RouteChunks chunks = RouteChunks::Of(geometry);
-    EXPECT_GE(chunks.count, 1);
-    EXPECT_LE(chunks.count, RouteChunks::kMaxChunks);
-    EXPECT_GE(int64_t{chunks.count} * chunks.tokens, geometry.tokens);
-    EXPECT_LE(int64_t{chunks.count} * geometry.experts, RouteChunks::kMaxWords);
+    for (const int32_t blocks : kBlocks) {
+      const PlanningShape shape = PlanningShape::Of(geometry, blocks);
+      EXPECT_GE(shape.warps, 1);
+      EXPECT_LE(shape.warps, PlanningShape::kMostWarps);
+      int64_t words = 0;
+      if (shape.sums_are_shared) words += 3 * geometry.experts;
+      if (shape.counts_are_shared) words += int64_t{shape.warps} * geometry.experts;
+      if (shape.tables_are_shared) words += int64_t{2} * geometry.experts * geometry.ranks;
+      EXPECT_LE(words * sizeof(int32_t), kDispatchSharedBytes);
+    }
+  }
+}
+
+TEST(PlanningShapeTest, UsualShapesAreSharedAltogether) {
+  for (const int32_t experts : {64, 256, 896}) {
+    const Geometry geometry = {.ranks = 8, .experts = experts, .tokens = 8192, .topk = 8};
+    const PlanningShape shape = PlanningShape::Of(geometry, 16);
+    EXPECT_TRUE(shape.sums_are_shared && shape.counts_are_shared && shape.tables_are_shared);
+    EXPECT_EQ(shape.warps, PlanningShape::kMostWarps);
   }
 }
 
 TEST(PlanningScratchTest, PartsFollowEachOtherAndFit) {
   for (const Geometry& geometry : kGeometries) {
-    size_t size_bytes = 0;
-    PlacePlanningScratch(geometry, nullptr, &size_bytes);
-    std::vector<std::byte> memory(size_bytes);
-    size_t same_bytes = 0;
-    const PlanningScratch scratch = PlacePlanningScratch(geometry, memory.data(), &same_bytes);
-    EXPECT_EQ(same_bytes, size_bytes);
-    const int32_t* const parts[] = {
-        scratch.routes,    scratch.chunk_counts, scratch.counts,        scratch.before,
-        scratch.transfers, scratch.remaining,    scratch.alloc,         scratch.remote,
-        scratch.slot_of,   scratch.group_start,  scratch.duplicates_of, scratch.duplicate_start};
-    for (size_t i = 1; i < std::size(parts); ++i) EXPECT_GE(parts[i], parts[i - 1]);
-    const auto* end = reinterpret_cast<const int32_t*>(memory.data() + size_bytes);
-    EXPECT_GE(end - scratch.duplicate_start, geometry.logical_rows());
-    EXPECT_GE(scratch.counts - scratch.chunk_counts,
-              int64_t{RouteChunks::Of(geometry).count} * geometry.experts);
+    for (const int32_t blocks : kBlocks) {
+      size_t size_bytes = 0;
+      PlacePlanningScratch(geometry, blocks, nullptr, &size_bytes);
+      size_t same_bytes = 0;
+      // Never touched: only its addresses are looked at.
+      auto* base = reinterpret_cast<std::byte*>(uintptr_t{1} << 32);
+      const PlanningScratch scratch = PlacePlanningScratch(geometry, blocks, base, &same_bytes);
+      EXPECT_EQ(same_bytes, size_bytes);
+      const auto* begin = reinterpret_cast<const int32_t*>(base);
+      const int32_t* const parts[] = {begin,           scratch.routes,         scratch.block_counts,
+                                      scratch.counts,  scratch.alloc,          scratch.group_start,
+                                      scratch.slot_of, scratch.duplicate_start};
+      for (size_t i = 1; i < std::size(parts); ++i) EXPECT_GE(parts[i], parts[i - 1]);
+      EXPECT_GE(scratch.counts - scratch.block_counts, int64_t{blocks} * geometry.experts);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.list_sums) % sizeof(uint64_t), 0u);
+      EXPECT_LE(reinterpret_cast<std::byte*>(scratch.list_sums + blocks), base + size_bytes);
+      const PlanningShape shape = PlanningShape::Of(geometry, blocks);
+      EXPECT_EQ(scratch.sums == nullptr, shape.sums_are_shared);
+      EXPECT_EQ(scratch.warp_counts == nullptr, shape.counts_are_shared);
+    }
   }
 }
 

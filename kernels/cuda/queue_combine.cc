@@ -24,8 +24,8 @@ absl::Status QueueLocalSum(CudaRank& rank, const PlanView& plan, const CombineIn
     copy.weights_to = own.row_weights;
     copy.weights_from = input.row_weights;
   }
-  int error = LaunchCopyUsedRows(rank.target(), rank.view, plan, copy);
-  if (error == 0) error = LaunchSumDuplicates(rank.target(), rank.view, plan);
+  int error = LaunchCopyUsedRows(rank.local_target(), rank.view, plan, copy);
+  if (error == 0) error = LaunchSumDuplicates(rank.local_target(), rank.view, plan);
   return LaunchStatus(rank, error, "local sum");
 }
 
@@ -46,19 +46,16 @@ absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& hand
   if (status = QueueLocalSum(rank, view, input); !status.ok()) return status;
   OperationDescriptor descriptor = rank.Descriptor(Operation::kCombine);
   descriptor.plan_sequence = (*plan)->tag().sequence.value;
-  QueuedOperation queued{.mark = MarkOf(rank, Operation::kCombine),
-                         .consumes_rows = input.rows == rank.own().rows,
-                         .spoils_shard = true};
-  // Orders: every rank's staging and local sums in its shard before the reads of it below.
-  status = QueueEntry(rank, descriptor, input.row_weights != nullptr ? kEntryGathersWeights : 0,
-                      std::move(queued));
-  if (!status.ok()) return status;
+  const OperationMark mark = MarkOf(rank, Operation::kCombine);
+  QueuedOperation queued{
+      .mark = mark, .consumes_rows = input.rows == rank.own().rows, .spoils_shard = true};
+  const uint32_t flags = input.row_weights != nullptr ? kEntryGathersWeights : 0;
+  const EntryArguments entry = NoteEntry(rank, descriptor, flags, std::move(queued));
   const GatherArguments gather{view, output.hidden,
                                input.row_weights != nullptr ? output.route_weights : nullptr};
-  const int error = LaunchSumTokens(rank.target(), rank.view, gather);
-  if (status = LaunchStatus(rank, error, "combine"); !status.ok()) return status;
-  // Orders: the reads above before whatever any rank writes to its shard next.
-  return QueueExit(rank);
+  const int error = LaunchCombine(rank.target(), rank.view, mark, entry, gather);
+  NoteExit(rank);
+  return LaunchStatus(rank, error, "combine");
 }
 
 }  // namespace perigee

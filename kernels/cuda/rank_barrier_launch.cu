@@ -1,10 +1,23 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/load_kernels.cuh"
-#include "kernels/cuda/rank_barrier_kernel.cuh"
+#include "kernels/cuda/rank_barrier.cuh"
 #include "kernels/cuda/rank_barrier_launch.h"
 
 namespace perigee {
+namespace {
+
+__global__ void __launch_bounds__(kBarrierThreads)
+    EntryBarrierKernel(PathView path, OperationMark mark, EntryArguments entry, bool wait) {
+  Enter(path, mark, entry, LoadBarrierSite(path), wait);
+}
+
+__global__ void __launch_bounds__(kBarrierThreads)
+    ExitBarrierKernel(PathView path, OperationMark mark) {
+  if (!Stopped(path)) Exit(path, mark, LoadBarrierSite(path));
+}
+
+}  // namespace
 
 int LaunchEntryBarrier(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                        const EntryArguments& entry) {

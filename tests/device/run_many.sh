@@ -104,14 +104,17 @@ run_links() {
 }
 
 run_bench() {
-  local shape sms
-  for shape in S4096,H7168,K8,E256,P128 S8192,H7168,K8,E256,P128 S128,H7168,K8,E256,P16; do
-    for sms in 8 16 24 32; do
-      check "bench ${shape%%,K*}, $sms SMs" 120 "$perigee" bench all --backend cuda \
-        --workers "$gpus" --shape "$shape" --sms "$sms" --json
-      grep '^{' "$log" >>"$logs/bench.jsonl" || true
-    done
+  # shellcheck disable=SC2054  # the commas are in the shapes
+  local shapes=(--shape S4096,H7168,K8,E256,P128 --shape S8192,H7168,K8,E256,P128
+    --shape S128,H7168,K8,E256,P16)
+  local sms
+  for sms in 8 16 24 32; do
+    check "bench, $sms SMs" 120 "$perigee" bench all --backend cuda --ranks "$gpus" \
+      "${shapes[@]}" --sms "$sms"
+    show
   done
+  check "bench, as JSON" 120 "$perigee" bench all --backend cuda --ranks "$gpus" \
+    "${shapes[@]}" --sms 24 --json
 }
 
 run_loss() {

@@ -8,6 +8,13 @@
 #include "worker/ops/program_check.h"
 
 namespace perigee {
+namespace {
+
+// Where operations queue: so many that the device never waits for this thread, and so few that a
+// program soon hears of a failure.
+constexpr int32_t kOperationsAtATime = 48;
+
+}  // namespace
 
 ProgramRunner::ProgramRunner(const GroupView& group, const ProgramSite& site,
                              const ProgramOrder& order, const Clock& clock,
@@ -30,15 +37,23 @@ ProgramOutcome ProgramRunner::Run() {
   // The other ranks know nothing of it: the first collective operation is declined.
   if (!outputs.ok()) failure_ = Failure{outputs, absl::nullopt};
   const int32_t iterations = std::max(1, order_.program.iterations());
-  for (int32_t iteration = 0; iteration < iterations; ++iteration) {
-    for (int index = 0; index < order_.program.operations_size(); ++index) {
-      if (!Step(index)) break;
+  const int32_t at_a_time = IterationsAtATime();
+  for (int32_t first = 0; first < iterations; first += at_a_time) {
+    const int32_t operations =
+        order_.program.operations_size() * std::min(at_a_time, iterations - first);
+    for (int32_t step = 0; step < operations; ++step) {
+      if (!Step(step % order_.program.operations_size())) break;
     }
     Settle();
     if (failure_ && others_know_) break;
-    if (!failure_) ++iterations_done_;
   }
   return Outcome();
+}
+
+// The same on every rank: a rank that fails declines what the others have launched.
+int32_t ProgramRunner::IterationsAtATime() const {
+  if (!site_.data_path.queues()) return 1;
+  return std::max(1, kOperationsAtATime / order_.program.operations_size());
 }
 
 absl::Status ProgramRunner::Prepare() {
@@ -115,7 +130,7 @@ Sequence ProgramRunner::TakeSequence() {
 }
 
 // When the others could not be told, that is the graver failure. Where operations queue, the others
-// have queued the rest of the iteration before they hear of it, and wait at each: so it is declined
+// have queued the rest before they hear of it, and wait at each: so it is declined
 // one by one.
 bool ProgramRunner::DeclineAt(const v1::ProgramOperation& operation, Sequence sequence) {
   others_know_ = true;
@@ -138,6 +153,7 @@ void ProgramRunner::Count(int index, absl::Duration duration) {
   if (order_.program.keep_durations()) durations_ns_[index].push_back(ns);
   if (events_.on_operation_done) events_.on_operation_done();
   ReportProgress();
+  if (index + 1 == order_.program.operations_size()) ++iterations_done_;
 }
 
 void ProgramRunner::ReportProgress() {

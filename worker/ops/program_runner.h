@@ -6,8 +6,8 @@
 //  - a collective operation is refused before its launch: this rank declines it, all leave there.
 //  - a local operation fails, or this rank alone finds stale weights: this rank declines the next
 //    collective operation of the program; if there is none, it just reports.
-//    Where operations queue, the rest of the iteration is declined, in both cases: the others have
-//    queued it.
+//    Where operations queue, the rest of what is queued at a time is declined, in both cases: the
+//    others have queued it.
 //  - an operation was left early: the program ends here; the record says whether all did.
 #ifndef PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 #define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
@@ -73,6 +73,8 @@ class ProgramRunner {
     int index = 0;
     bool collective = false;
   };
+  // How many iterations are launched before this rank waits for them.
+  int32_t IterationsAtATime() const;
 
   const GroupView& group_;
   const ProgramSite site_;

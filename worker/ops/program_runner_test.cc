@@ -1,87 +1,15 @@
-#include "worker/ops/program_runner.h"
-
 #include <thread>
 
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "tests/testing/fake_clock.h"
 #include "worker/ops/failure_reason.h"
-#include "worker/testing/fake_backend.h"
+#include "worker/testing/program_runner_fixture.h"
 
 namespace perigee {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr char kDispatch[] =
-    R"(operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } })";
-constexpr char kPrefetch[] =
-    R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 } })";
-constexpr char kExperts[] =
-    R"(operations { run_experts { plan: "p" layer: 1 weights_version: 3 } })";
-constexpr char kCombine[] = R"(operations { combine { plan: "p" output: "y" } })";
-constexpr char kBarrier[] = "operations { barrier {} }";
-
-std::string Layer() { return absl::StrCat(kDispatch, kPrefetch, kExperts, kCombine); }
-
-// One rank of one, on a data path that does as it is told.
-class ProgramRunnerTest : public ::testing::Test {
- protected:
-  ProgramRunnerTest() {
-    shape_.geometry = Geometry{1, 2, 4, 2, 1, 1};
-    shape_.hidden = 8;
-    shape_.intermediate = 8;
-    shape_.layers = 2;
-    memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
-    DataPathOptions options;
-    options.geometry = shape_.geometry;
-    options.hidden = shape_.hidden;
-    options.rank = RankId(0);
-    options.buffer = BufferId(3);
-    options.generation = Generation(7);
-    path_ = std::make_unique<FakeDataPath>(options);
-    Write("x", v1::TENSOR_DTYPE_BFLOAT16, {3, 8});
-    Write("t", v1::TENSOR_DTYPE_INT32, {3, 2});
-    Write("w", v1::TENSOR_DTYPE_FLOAT32, {3, 2});
-  }
-
-  void Write(const std::string& name, v1::TensorDtype dtype, std::vector<int64_t> shape) {
-    ASSERT_TRUE(tensors_.Put(name, *tensors_.Allocate(MakeTensorSpec(dtype, shape))).ok());
-  }
-
-  ProgramOutcome Run(const std::string& text, uint64_t first_sequence = 1) {
-    ProgramOrder order;
-    order.program_id = 5;
-    order.first_sequence = Sequence(first_sequence);
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &order.program)) << text;
-    order.progress_interval = interval_;
-    const ProgramSite site{shape_, *path_, *memory_, objects_, tensors_};
-    return ProgramRunner(group_, site, order, clock_, events_).Run();
-  }
-  // The operation of this name, or all for "", ends like this.
-  void Fail(const std::string& name, FakeDataPath::Outcome outcome) {
-    path_->set_behaviour([=](const std::string& operation, Sequence) {
-      return operation == name ? outcome : FakeDataPath::Outcome();
-    });
-  }
-  FakeDataPath::Outcome Leave(AbortReason reason, Operation operation, uint64_t sequence) {
-    return path_->LeaveEarly(reason, operation, Sequence(sequence));
-  }
-
-  const GroupView group_{"tenants/t/groups/g", Generation(7), RankId(0), {"workers/a"}};
-  BufferShape shape_;
-  FakeBackend backend_;
-  ByteBudget budget_{1 << 20};
-  std::unique_ptr<BufferMemory> memory_;
-  std::unique_ptr<FakeDataPath> path_;
-  BufferObjects objects_{"tenants/t/groups/g/buffers/b", BufferId(3), Generation(7)};
-  TensorStore tensors_{backend_, budget_};
-  FakeClock clock_;
-  absl::Duration interval_;
-  ProgramEvents events_;
-};
 
 TEST_F(ProgramRunnerTest, RunsAWholeLayerInOrder) {
   const ProgramOutcome outcome = Run(Layer());
@@ -335,65 +263,6 @@ TEST_F(ProgramRunnerTest, AnAbortFromAnotherThreadEndsAWait) {
   });
   EXPECT_EQ(Run(kBarrier).status.reason(), "GENERATION_ABORTED");
   other.join();
-}
-
-// The same on a data path that queues: an iteration is launched as a whole, then settled.
-class QueuedProgramTest : public ProgramRunnerTest {
- protected:
-  QueuedProgramTest() { path_->set_queues(); }
-};
-
-TEST_F(QueuedProgramTest, AnIterationIsQueuedAndMeasuredByTheDataPath) {
-  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
-  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
-  EXPECT_EQ(outcome.progress.iterations_done(), 2);
-  EXPECT_EQ(outcome.progress.last_sequence(), 6u);
-  const v1::OperationTiming& combine = outcome.progress.timings(3);
-  EXPECT_EQ(combine.count(), 2);
-  EXPECT_EQ(combine.total_ns(), 2 * absl::ToInt64Nanoseconds(FakeDataPath::kQueuedDuration));
-  EXPECT_TRUE(tensors_.Find("y").ok());
-}
-
-TEST_F(QueuedProgramTest, WhatFollowsAFailureDoesNotCount) {
-  Fail("dispatch", Leave(AbortReason::kBadRoute, Operation::kDispatch, 1));
-  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
-  EXPECT_THAT(path_->calls(),
-              ElementsAre("dispatch 1", "prefetch_weights 2", "run_experts 0", "combine 3"));
-  EXPECT_EQ(outcome.status.reason(), "BAD_ROUTE");
-  EXPECT_EQ(outcome.status.operation_error().sequence(), 1u);
-  EXPECT_EQ(outcome.progress.iterations_done(), 0);
-  EXPECT_EQ(outcome.progress.timings(0).count(), 0);
-  EXPECT_EQ(ReasonOf(tensors_.Find("y").status()), kReasonStaleObject);
-  path_->set_behaviour({});
-  EXPECT_THAT(Run(kExperts, 4).status.message(), HasSubstr("no plan 'p'"));
-  EXPECT_EQ(Run(Layer(), 5).status.code(), 0);
-}
-
-// The others have queued the rest of the iteration before they hear of it.
-TEST_F(QueuedProgramTest, ARefusalDeclinesTheRestOfTheIteration) {
-  const ProgramOutcome outcome = Run(absl::StrCat(
-      kBarrier, R"(operations { dispatch { hidden: "z" topk_experts: "t" plan: "p" } })", kPrefetch,
-      kExperts, kBarrier, " iterations: 2"));
-  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 2", "decline 3", "decline 4"));
-  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
-  EXPECT_EQ(outcome.progress.last_sequence(), 4u);
-  EXPECT_EQ(outcome.progress.timings(0).count(), 1);
-}
-
-TEST_F(QueuedProgramTest, ALastFailureOfThisRankAloneIsToldInTheNextIteration) {
-  Fail("run_experts", {absl::FailedPreconditionError("slot 0 holds another expert"), {}});
-  const ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kExperts, " iterations: 3"));
-  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "run_experts 0", "decline 2"));
-  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
-  EXPECT_EQ(outcome.progress.iterations_done(), 0);
-}
-
-TEST_F(QueuedProgramTest, AFailureOfThisRankAloneIsToldByWhatIsQueuedBehindIt) {
-  Fail("prefetch_weights", Leave(AbortReason::kStaleWeights, Operation::kPrefetchWeights, 2));
-  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
-  EXPECT_EQ(path_->calls().back(), "combine 3");
-  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
-  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
 }
 
 }  // namespace

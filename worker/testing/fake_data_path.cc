@@ -91,6 +91,7 @@ absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) 
 
 absl::Status FakeDataPath::Synchronize() {
   const std::vector<Outcome> queued = std::exchange(queued_, {});
+  ++settled_;
   durations_.clear();
   for (const Outcome& outcome : queued) {
     if (!outcome.status.ok()) {

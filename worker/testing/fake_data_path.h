@@ -44,6 +44,7 @@ class FakeDataPath final : public DataPath {
   // Blocks until some thread is in AwaitAbort.
   void AwaitWaiter();
   bool cancel_requested() const;
+  int settled() const { return settled_; }  // calls of Synchronize
   DispatchInput last_dispatch() const { return last_dispatch_; }
   CombineInput last_combine() const { return last_combine_; }
   RunExpertsInput last_run_experts() const { return last_run_experts_; }
@@ -81,6 +82,7 @@ class FakeDataPath final : public DataPath {
   Behaviour behaviour_;
   bool queues_ = false;
   std::vector<Outcome> queued_;
+  int settled_ = 0;
   std::vector<absl::Duration> durations_;
   std::vector<BFloat16> rows_;
   std::vector<float> row_weights_;

@@ -1,0 +1,91 @@
+// Steps 4, 7 and 8 of planning on the device: where each of this rank's routes goes.
+#ifndef PERIGEE_KERNELS_CUDA_ASSIGN_ROUTES_CUH_
+#define PERIGEE_KERNELS_CUDA_ASSIGN_ROUTES_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/planning_memory.cuh"
+#include "kernels/plan/destination.h"
+
+namespace perigee {
+
+// In the place of an expert: a lane without a route. Masked routes are -1.
+inline constexpr int32_t kNoRoute = -2;
+
+// The place of a route among its expert's in this block, by a stable counting sort: one warp works
+// through its run of tokens; `counts` [E] is what earlier routes have taken.
+__device__ inline int32_t TakePlace(int32_t expert, int32_t* counts) {
+  const uint32_t same = __match_any_sync(0xffffffffu, expert);
+  const int32_t before = __popc(same & ((1u << LaneOfWarp()) - 1));
+  const int32_t base = expert >= 0 ? counts[expert] : 0;
+  __syncwarp();  // all have read before one writes
+  if (expert >= 0 && before == 0) counts[expert] = base + __popc(same);
+  __syncwarp();
+  return base + before;
+}
+
+// A row of some rank.
+struct RowPlace {
+  int32_t rank = 0;
+  int32_t row = 0;
+};
+
+// The row of an expert's route with global index g: the routes are dealt to ranks in ascending
+// order, alloc of them to each.
+__device__ inline RowPlace PlaceOfRoute(const PathView& path, const PlanningMemory& memory,
+                                        int32_t expert, int32_t g) {
+  const int32_t ranks = path.geometry.ranks;
+  const int32_t* alloc = memory.alloc + int64_t{expert} * ranks;
+  int32_t rank = 0;
+  while (rank < ranks - 1 && g >= alloc[rank]) g -= alloc[rank++];
+  return {rank, memory.group_start[int64_t{rank} * path.geometry.experts + expert] + g};
+}
+
+// Step 8 for a lane that has one of a token's routes: the encoded destination.
+__device__ inline int32_t EncodeRoute(const PathView& path, int32_t token_of_warp, bool goes,
+                                      const RowPlace& place) {
+  const uint32_t key =
+      goes ? token_of_warp * kControlPeers + place.rank : 0x80000000u + LaneOfWarp();
+  const uint32_t same = __match_any_sync(0xffffffffu, key);
+  if (!goes) return kMaskedRoute;
+  const int32_t raw = place.rank * path.logical_rows + place.row;
+  return __ffs(same) - 1 == LaneOfWarp() ? raw : EncodeDuplicate(raw);
+}
+
+// All routes of this block's tokens; those of tokens past the count are masked by whichever block.
+__device__ inline void AssignRoutes(const PathView& path, const PlanningArguments& arguments,
+                                    const PlanningMemory& memory) {
+  const int32_t topk = path.geometry.topk;
+  const int32_t lane = LaneOfWarp();
+  if (WarpOfBlock() < memory.shape.warps) {
+    const TokenRange tokens =
+        Part(TokensOfBlock(arguments.token_count), WarpOfBlock(), memory.shape.warps);
+    int32_t* counts = memory.warp_counts + int64_t{WarpOfBlock()} * path.geometry.experts;
+    // Whole tokens at a time; the next ones are read ahead.
+    const int32_t step = kWarp / topk;
+    const auto expert_at = [&](int32_t first) {
+      const bool is_route = lane < step * topk && first + lane / topk < tokens.end;
+      return is_route ? arguments.scratch.routes[int64_t{first} * topk + lane] : kNoRoute;
+    };
+    int32_t next = expert_at(tokens.begin);
+    for (int32_t first = tokens.begin; first < tokens.end; first += step) {
+      const int32_t expert = next;
+      next = expert_at(first + step);
+      const int32_t place = TakePlace(expert, counts);
+      RowPlace row;
+      if (expert >= 0) row = PlaceOfRoute(path, memory, expert, memory.earlier[expert] + place);
+      const int32_t dst = EncodeRoute(path, lane / topk, expert >= 0, row);
+      if (expert != kNoRoute) arguments.plan.dst[int64_t{first} * topk + lane] = dst;
+    }
+  }
+  const int64_t end = path.geometry.routes();
+  const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
+  int64_t i = int64_t{arguments.token_count} * topk;
+  for (i += int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x; i < end; i += step) {
+    arguments.plan.dst[i] = kMaskedRoute;
+  }
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_ASSIGN_ROUTES_CUH_

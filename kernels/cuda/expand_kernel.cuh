@@ -1,0 +1,65 @@
+// Kernels of a dispatch that stay in this rank's memory and wait for nobody.
+#ifndef PERIGEE_KERNELS_CUDA_EXPAND_KERNEL_CUH_
+#define PERIGEE_KERNELS_CUDA_EXPAND_KERNEL_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/dependent_launch.cuh"
+#include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/group_rows.cuh"
+#include "kernels/cuda/list_duplicates.cuh"
+#include "kernels/cuda/row_mover.cuh"
+#include "kernels/cuda/row_vectors.cuh"
+
+namespace perigee {
+
+// A warp a group of duplicates at a time, a lane a duplicate.
+__global__ void ExpandKernel(PathView path, OperationMark mark, PlanView plan, MoverShape shape) {
+  extern __shared__ uint4 shared[];
+  AwaitKernelAhead();
+  if (Stopped(path)) return;
+  BFloat16* rows = path.shards[path.rank].rows;
+  const int32_t used = UsedRows(plan, path.geometry);
+  RowMover mover(shape, reinterpret_cast<std::byte*>(shared),
+                 static_cast<int32_t>(threadIdx.x / 32));
+  const RowTickets tickets(&path.grid->next[kExpandQueue], plan.counts->duplicate_groups,
+                           shape.row_bytes);
+  mover.Move(tickets, [&](int64_t i) {
+    RowMove move;
+    const DeviceDuplicateGroup group = plan.duplicate_groups[i];
+    if (group.expanded()) return move;
+    move.from = RowAt(rows, group.primary_row, path.hidden);
+    if (LaneId() >= group.count()) return move;
+    const int32_t row = plan.duplicate_rows[group.start + LaneId()];
+    if (row < 0 || row >= used) {
+      ReportLink(path, mark, row, group.primary_row, LaneId() + 1);
+    } else {
+      move.to = RowAt(rows, row, path.hidden);
+    }
+    return move;
+  });
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    CopyUsedRowsKernel(PathView path, PlanView plan, CopyArguments copy) {
+  if (Stopped(path)) return;
+  const int32_t used = UsedRows(plan, path.geometry);
+  const int32_t vectors = path.hidden / kVectorElements;
+  if (copy.rows_to != nullptr) {
+    for (int64_t row = GridWarp(); row < used; row += GridWarps()) {
+      CopyVectors(Vectors(copy.rows_to, row, path.hidden),
+                  Vectors(copy.rows_from, row, path.hidden), vectors);
+    }
+  }
+  if (copy.weights_to == nullptr) return;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; row < used; row += step) {
+    copy.weights_to[row] = copy.weights_from[row];
+  }
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_EXPAND_KERNEL_CUH_

@@ -1,0 +1,64 @@
+// Where a block of a dispatch keeps what it plans with: shared memory where PlanningShape says so.
+#ifndef PERIGEE_KERNELS_CUDA_PLANNING_MEMORY_CUH_
+#define PERIGEE_KERNELS_CUDA_PLANNING_MEMORY_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/dispatch_launch.h"
+
+namespace perigee {
+
+// The blocks of a dispatch are this large.
+inline constexpr int kDispatchThreads = 1024;
+inline constexpr int kWarp = 32;
+
+__device__ inline int32_t WarpOfBlock() { return static_cast<int32_t>(threadIdx.x / kWarp); }
+__device__ inline int32_t LaneOfWarp() { return static_cast<int32_t>(threadIdx.x % kWarp); }
+
+struct PlanningMemory {
+  PlanningShape shape;
+  int32_t* earlier = nullptr;      // [E] routes of lower ranks and of earlier blocks of this rank
+  int32_t* work = nullptr;         // [2E] for single steps
+  int32_t* warp_counts = nullptr;  // [warps, E] of this block
+  // [E, R] and [R, E]: PlanningScratch's, or copies of them.
+  int32_t* alloc = nullptr;
+  int32_t* group_start = nullptr;
+};
+
+__device__ inline PlanningMemory PlacePlanningMemory(const PathView& path,
+                                                     const PlanningScratch& scratch,
+                                                     int32_t* shared) {
+  const int64_t experts = path.geometry.experts;
+  PlanningMemory memory;
+  memory.shape = PlanningShape::Of(path.geometry, static_cast<int32_t>(gridDim.x));
+  int32_t* sums = memory.shape.sums_are_shared ? shared : scratch.sums + 3 * experts * blockIdx.x;
+  if (memory.shape.sums_are_shared) shared += 3 * experts;
+  memory.earlier = sums;
+  memory.work = sums + experts;
+  const int64_t counts = memory.shape.warps * experts;
+  memory.warp_counts =
+      memory.shape.counts_are_shared ? shared : scratch.warp_counts + counts * blockIdx.x;
+  if (memory.shape.counts_are_shared) shared += counts;
+  memory.alloc = memory.shape.tables_are_shared ? shared : scratch.alloc;
+  memory.group_start =
+      memory.shape.tables_are_shared ? shared + experts * path.geometry.ranks : scratch.group_start;
+  return memory;
+}
+
+// [begin, end) of tokens.
+struct TokenRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+__device__ inline TokenRange Part(const TokenRange& all, int32_t part, int32_t parts) {
+  const int32_t each = (all.end - all.begin + parts - 1) / parts;
+  const int32_t begin = min(all.begin + part * each, all.end);
+  return {begin, min(begin + each, all.end)};
+}
+__device__ inline TokenRange TokensOfBlock(int32_t token_count) {
+  return Part({0, token_count}, static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x));
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_PLANNING_MEMORY_CUH_

@@ -1,0 +1,20 @@
+// What a rank brings to an entry barrier.
+#ifndef PERIGEE_KERNELS_CUDA_RANK_BARRIER_ARGUMENTS_H_
+#define PERIGEE_KERNELS_CUDA_RANK_BARRIER_ARGUMENTS_H_
+
+#include <cstdint>
+
+#include "kernels/layout/control_page.h"
+
+namespace perigee {
+
+struct EntryArguments {
+  Statement statement;
+  uint64_t statement_hash = 0;
+  uint64_t timeout_ns = 0;  // of the operation, from the moment it starts on the device
+  uint32_t flags = 0;       // kEntry... of this rank; cancel, bad route and decline are added
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_RANK_BARRIER_ARGUMENTS_H_

@@ -1,0 +1,163 @@
+// Sums rows that bulk copies bring into shared memory.
+#ifndef PERIGEE_KERNELS_CUDA_ROW_SUMMER_CUH_
+#define PERIGEE_KERNELS_CUDA_ROW_SUMMER_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/bulk_copy.cuh"
+#include "kernels/cuda/row_tickets.cuh"
+#include "kernels/cuda/vector_sum.cuh"
+
+namespace perigee {
+
+// Up to 32 rows that become one: lane i knows the address of row i of `count`, in order.
+struct RowSum {
+  const void* row = nullptr;
+  int32_t count = 0;    // the same for all lanes, as is `out`
+  void* out = nullptr;  // may be one of the rows; zeros where count is 0
+};
+
+// How a row is cut: a piece is kVectors vectors of 16 bytes a lane. A stage holds a piece of kRows
+// rows; of more, one stage after the other. Measured best of eight: docs/performance.md.
+struct SummerShape {
+  static constexpr int kVectors = 2;
+  static constexpr int kRows = 4;
+  static constexpr int kStages = 3;  // of each warp
+  static constexpr int kWarps = 16;  // of a block
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kPieceBytes = 512 * kVectors;
+  static constexpr int kStageBytes = kPieceBytes * kRows;
+  static constexpr size_t kSharedBytes = size_t{kStageBytes} * kStages * kWarps;
+};
+
+// One warp's side of it.
+class RowSummer {
+ public:
+  // `shared` has SummerShape::kSharedBytes.
+  __device__ RowSummer(std::byte* shared, uint32_t row_bytes)
+      : row_bytes_(static_cast<int32_t>(row_bytes)) {
+    __shared__ uint64_t loaded[SummerShape::kWarps * SummerShape::kStages];
+    __shared__ Stage stages[SummerShape::kWarps * SummerShape::kStages];
+    const int warp = static_cast<int>(threadIdx.x / 32) * SummerShape::kStages;
+    loaded_ = loaded + warp;
+    meta_ = stages + warp;
+    data_ = shared + size_t{SummerShape::kStageBytes} * warp;
+    if (Lane() == 0) {
+      for (int stage = 0; stage < SummerShape::kStages; ++stage) InitArrival(&loaded_[stage]);
+    }
+    FenceBeforeBulk();
+    __syncwarp();
+  }
+
+  // Calls sum_of(i) on all lanes for what this warp gets.
+  template <typename SumOf>
+  __device__ void Sum(RowTickets tickets, const SumOf& sum_of) {
+    int load_stage = 0;
+    int sum_stage = 0;
+    int ahead = 0;
+    uint32_t parity = 0;
+    RowSum sum;
+    int32_t offset = row_bytes_;
+    int32_t row = 0;
+    bool more = true;
+    while (true) {
+      while (more && ahead < SummerShape::kStages) {
+        if (offset >= row_bytes_) {
+          const int64_t next = tickets.Take();
+          more = next >= 0;
+          if (!more) break;
+          sum = sum_of(next);
+          offset = 0;
+          row = 0;
+        }
+        Load(load_stage, sum, offset, row);
+        row += SummerShape::kRows;
+        if (row >= sum.count) {
+          row = 0;
+          offset += SummerShape::kPieceBytes;
+        }
+        load_stage = load_stage + 1 == SummerShape::kStages ? 0 : load_stage + 1;
+        ++ahead;
+      }
+      if (ahead == 0) return;
+      AwaitPhase(&loaded_[sum_stage], parity);
+      Add(sum_stage);
+      --ahead;
+      if (++sum_stage == SummerShape::kStages) {
+        sum_stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+
+ private:
+  struct Stage {
+    void* out;  // of the piece
+    int32_t bytes;
+    int16_t rows;
+    bool is_first;
+    bool is_last;
+    bool is_sum;
+  };
+
+  static __device__ int32_t Lane() { return static_cast<int32_t>(threadIdx.x % 32); }
+  __device__ void Load(int stage, const RowSum& sum, int32_t offset, int32_t row) {
+    __syncwarp();  // all have read what the stage held
+    const int32_t rows = min(SummerShape::kRows, sum.count - row);
+    const int32_t bytes = min(SummerShape::kPieceBytes, row_bytes_ - offset);
+    if (Lane() == 0) {
+      meta_[stage] = {static_cast<std::byte*>(sum.out) + offset,
+                      bytes,
+                      static_cast<int16_t>(rows),
+                      row == 0,
+                      row + SummerShape::kRows >= sum.count,
+                      sum.count > 1};
+      if (rows > 0) {
+        ArriveExpecting(&loaded_[stage], rows * bytes);
+      } else {
+        Arrive(&loaded_[stage]);
+      }
+    }
+    __syncwarp();
+    if (Lane() < row || Lane() >= row + rows) return;
+    BulkLoad(data_ + SummerShape::kStageBytes * stage + SummerShape::kPieceBytes * (Lane() - row),
+             static_cast<const std::byte*>(sum.row) + offset, bytes, &loaded_[stage]);
+  }
+  __device__ void Add(int stage) {
+    const Stage meta = meta_[stage];
+    const std::byte* data = data_ + SummerShape::kStageBytes * stage + 16 * Lane();
+#pragma unroll
+    for (int row = 0; row < SummerShape::kRows; ++row) {
+      if (row >= meta.rows) break;
+#pragma unroll
+      for (int i = 0; i < SummerShape::kVectors; ++i) {
+        const uint4 vector =
+            *reinterpret_cast<const uint4*>(data + SummerShape::kPieceBytes * row + 512 * i);
+        if (row == 0 && meta.is_first) {
+          sums_[i].Start(vector);
+        } else {
+          sums_[i].Add(vector);
+        }
+      }
+    }
+    if (!meta.is_last) return;
+#pragma unroll
+    for (int i = 0; i < SummerShape::kVectors; ++i) {
+      const int32_t at = 16 * Lane() + 512 * i;
+      if (at >= meta.bytes) break;
+      const uint4 vector = meta.rows > 0 ? sums_[i].Rounded(meta.is_sum) : make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(static_cast<std::byte*>(meta.out) + at) = vector;
+    }
+  }
+
+  const int32_t row_bytes_;
+  std::byte* data_;
+  Stage* meta_;
+  uint64_t* loaded_;
+  VectorSum sums_[SummerShape::kVectors];
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_CUDA_ROW_SUMMER_CUH_

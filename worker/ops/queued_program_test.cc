@@ -1,0 +1,87 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/ops/failure_reason.h"
+#include "worker/testing/program_runner_fixture.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// The same on a data path that queues: as many iterations as make 48 operations are launched, then
+// settled.
+class QueuedProgramTest : public ProgramRunnerTest {
+ protected:
+  QueuedProgramTest() { path_->set_queues(); }
+};
+
+TEST_F(QueuedProgramTest, AnIterationIsQueuedAndMeasuredByTheDataPath) {
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_EQ(outcome.progress.iterations_done(), 2);
+  EXPECT_EQ(outcome.progress.last_sequence(), 6u);
+  const v1::OperationTiming& combine = outcome.progress.timings(3);
+  EXPECT_EQ(combine.count(), 2);
+  EXPECT_EQ(combine.total_ns(), 2 * absl::ToInt64Nanoseconds(FakeDataPath::kQueuedDuration));
+  EXPECT_TRUE(tensors_.Find("y").ok());
+}
+
+TEST_F(QueuedProgramTest, WhatFollowsAFailureDoesNotCount) {
+  Fail("dispatch", Leave(AbortReason::kBadRoute, Operation::kDispatch, 1));
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_weights 2", "run_experts 0", "combine 3",
+                          "dispatch 4", "prefetch_weights 5", "run_experts 0", "combine 6"));
+  EXPECT_EQ(outcome.status.reason(), "BAD_ROUTE");
+  EXPECT_EQ(outcome.status.operation_error().sequence(), 1u);
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+  EXPECT_EQ(outcome.progress.timings(0).count(), 0);
+  EXPECT_EQ(ReasonOf(tensors_.Find("y").status()), kReasonStaleObject);
+  path_->set_behaviour({});
+  EXPECT_THAT(Run(kExperts, 7).status.message(), HasSubstr("no plan 'p'"));
+  EXPECT_EQ(Run(Layer(), 8).status.code(), 0);
+}
+
+// The others have queued the rest before they hear of it.
+TEST_F(QueuedProgramTest, ARefusalDeclinesTheRest) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kBarrier, R"(operations { dispatch { hidden: "z" topk_experts: "t" plan: "p" } })", kPrefetch,
+      kExperts, kBarrier, " iterations: 2"));
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 2", "decline 3", "decline 4",
+                                          "decline 5", "decline 6", "decline 7", "decline 8"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
+  EXPECT_EQ(outcome.progress.last_sequence(), 8u);
+  EXPECT_EQ(outcome.progress.timings(0).count(), 1);
+}
+
+// A program so long that one iteration is launched at a time.
+TEST_F(QueuedProgramTest, ALastFailureOfThisRankAloneIsToldInTheNextIteration) {
+  std::string program;
+  for (int i = 0; i < 30; ++i) program += kBarrier;
+  Fail("run_experts", {absl::FailedPreconditionError("slot 0 holds another expert"), {}});
+  const ProgramOutcome outcome = Run(absl::StrCat(program, kDispatch, kExperts, " iterations: 3"));
+  EXPECT_THAT(path_->calls(), SizeIs(63));  // of two iterations, without the second's run_experts
+  EXPECT_EQ(path_->calls()[31], "run_experts 0");
+  EXPECT_EQ(path_->calls().back(), "decline 62");
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.iterations_done(), 0);
+}
+
+TEST_F(QueuedProgramTest, AFailureOfThisRankAloneIsToldByWhatIsQueuedBehindIt) {
+  Fail("prefetch_weights", Leave(AbortReason::kStaleWeights, Operation::kPrefetchWeights, 2));
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 2");
+  EXPECT_EQ(path_->calls().back(), "combine 6");
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.progress.last_sequence(), 6u);
+}
+
+TEST_F(QueuedProgramTest, WaitsAfterSoManyOperations) {
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 30");
+  EXPECT_EQ(outcome.progress.iterations_done(), 30);
+  EXPECT_EQ(path_->settled(), 3);  // 12, 12 and 6 iterations of 4 operations
+}
+
+}  // namespace
+}  // namespace perigee
