@@ -1,5 +1,6 @@
 // How many SMs the buffers of one device have reserved. Kernels that move a buffer's rows take no
-// more than its own share, so that the operations of different buffers cannot starve each other.
+// more than its own share, so that the operations of different buffers cannot starve each other,
+// and all blocks of a kernel that wait for each other can run at once (grid_barrier.cuh).
 #ifndef PERIGEE_KERNELS_CUDA_SM_BUDGET_H_
 #define PERIGEE_KERNELS_CUDA_SM_BUDGET_H_
 

@@ -35,8 +35,10 @@ struct ShardView {
   float* row_weights = nullptr;        // [NvS]
   int32_t* duplicate_primary =
       nullptr;  // [NvS] by source ranks: a duplicate's primary row, else -1
-  uint8_t* duplicate_ordinal =
-      nullptr;               // [NvS] DuplicateLink (kernels/plan/destination.h); likewise
+  // [NvS] likewise: a duplicate's place among those of its token here (DuplicateLink,
+  // kernels/plan/destination.h). Of a primary: 0 on the host backend, the number of its duplicates
+  // and a flag on the CUDA backend (kernels/cuda/send_routes.cuh).
+  uint8_t* duplicate_ordinal = nullptr;
   BFloat16* rows = nullptr;  // [NvS_padded, H]
 };
 static_assert(sizeof(ShardView) == 7 * sizeof(void*));

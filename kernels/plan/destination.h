@@ -31,7 +31,8 @@ PERIGEE_HOST_DEVICE constexpr int32_t LocalRow(int32_t raw, int32_t logical_rows
   return raw % logical_rows;
 }
 
-// What a source rank writes about a route's row into the maps of the rank it lands on.
+// What a source rank writes about a route's row into the maps of the rank it lands on. (The CUDA
+// backend writes more about a primary: kernels/cuda/send_routes.cuh.)
 struct DuplicateLink {
   int32_t primary = -1;  // local row of the token's primary there; -1 for a primary itself
   uint8_t ordinal = 0;   // 1-based place among the token's duplicates there, by k; 0 for a primary
