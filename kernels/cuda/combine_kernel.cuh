@@ -17,19 +17,24 @@
 
 namespace perigee {
 
-// What becomes of one group of duplicates.
+// What becomes of one group of duplicates. Those of this rank's own tokens are summed with the
+// token, without a trip through memory.
 __device__ inline RowSum SumOfGroup(const PathView& path, const PlanView& plan, int32_t used,
                                     int64_t i) {
   BFloat16* rows = path.shards[path.rank].rows;
   const DeviceDuplicateGroup group = plan.duplicate_groups[i];
+  if (group.expanded()) return {};
   int32_t row = group.primary_row;
   if (LaneId() > 0 && LaneId() <= group.count()) {
     row = plan.duplicate_rows[group.start + LaneId() - 1];
   }
   // A list that was found malformed has broken the path, but after other blocks looked at it.
   if (row < 0 || row >= used) row = group.primary_row;
-  return {RowAt(rows, row, path.hidden), group.count() + 1,
-          RowAt(rows, group.primary_row, path.hidden)};
+  RowSum sum;
+  sum.row = RowAt(rows, row, path.hidden);
+  sum.count = group.count() + 1;
+  sum.out = RowAt(rows, group.primary_row, path.hidden);
+  return sum;
 }
 
 __device__ inline void GatherWeight(const PathView& path, const GatherArguments& arguments,
@@ -44,30 +49,57 @@ __device__ inline void GatherWeight(const PathView& path, const GatherArguments&
   arguments.route_weights[route] = weight;
 }
 
-// What becomes of one token.
+// The row of lane k's route of a token, where this rank reads it: every primary, and the duplicates
+// on this rank itself. `own` is set where it lies here.
+__device__ inline const void* RowOfRoute(const PathView& path, const GatherArguments& arguments,
+                                         int64_t token, bool* is_primary, bool* own) {
+  *is_primary = *own = false;
+  if (LaneId() >= path.geometry.topk) return nullptr;
+  const int32_t dst = arguments.plan.dst[token * path.geometry.topk + LaneId()];
+  if (IsMasked(dst)) return nullptr;
+  const int32_t raw = DecodeRow(dst);
+  const int32_t rank = RankOf(raw, path.logical_rows);
+  *is_primary = IsPrimary(dst);
+  *own = rank == path.rank;
+  if (!*is_primary && !*own) return nullptr;
+  return RowAt(path.shards[rank].rows, LocalRow(raw, path.logical_rows), path.hidden);
+}
+
+// What becomes of one token: primaries in order of k, its rows on this rank summed first.
 __device__ inline RowSum SumOfToken(const PathView& path, const GatherArguments& arguments,
                                     int64_t token) {
-  const int32_t topk = path.geometry.topk;
   const int32_t lane = LaneId();
-  const void* row = nullptr;  // lane k's: of route k if it is a primary
-  if (lane < topk) {
-    const int32_t dst = arguments.plan.dst[token * topk + lane];
-    if (IsPrimary(dst)) {
-      row = RowAt(path.shards[RankOf(dst, path.logical_rows)].rows,
-                  LocalRow(dst, path.logical_rows), path.hidden);
-    }
-    if (arguments.route_weights != nullptr) GatherWeight(path, arguments, token * topk + lane);
+  bool is_primary = false;
+  bool own = false;
+  const void* row = RowOfRoute(path, arguments, token, &is_primary, &own);
+  if (arguments.route_weights != nullptr && lane < path.geometry.topk) {
+    GatherWeight(path, arguments, token * path.geometry.topk + lane);
   }
-  // Moves the primaries to the first lanes, in order of k.
-  const uint32_t primaries = __ballot_sync(0xffffffffu, row != nullptr);
+  const uint32_t primaries = __ballot_sync(0xffffffffu, is_primary);
+  const uint32_t duplicates = __ballot_sync(0xffffffffu, own && !is_primary);
+  const uint32_t own_primary = __ballot_sync(0xffffffffu, own && is_primary);
+  // Primaries before this lane's or, of a duplicate, up to its own.
+  const uint32_t lower = (1u << lane) - 1;
+  const uint32_t before = is_primary ? lower : own_primary | (own_primary - 1);
+  int32_t place = __popc(primaries & before);
+  if (is_primary && (own_primary & lower) != 0) place += __popc(duplicates);
+  if (!is_primary) place += __popc(duplicates & lower);
+  // Moves the rows to the first lanes, in this order.
   int from = 0;
-  int place = 0;
-  for (uint32_t left = primaries; left != 0; left &= left - 1, ++place) {
-    if (place == lane) from = __ffs(left) - 1;
+  for (uint32_t left = primaries | duplicates; left != 0; left &= left - 1) {
+    const int source = __ffs(left) - 1;
+    if (__shfl_sync(0xffffffffu, place, source) == lane) from = source;
   }
   const auto packed = __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(row), from);
-  return {reinterpret_cast<const void*>(packed), __popc(primaries),
-          RowAt(arguments.hidden, token, path.hidden)};
+  RowSum sum;
+  sum.row = reinterpret_cast<const void*>(packed);
+  sum.count = __popc(primaries | duplicates);
+  if (duplicates != 0) {
+    sum.inner_begin = __popc(primaries & (own_primary - 1));
+    sum.inner_end = sum.inner_begin + 1 + __popc(duplicates);
+  }
+  sum.out = RowAt(arguments.hidden, token, path.hidden);
+  return sum;
 }
 
 // A group of duplicates at a time.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_rank.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,13 +52,13 @@ absl::Status CheckFresh(const CudaRank& rank) {
   return status.ok() ? CheckFreshShard(rank, arrival) : status;
 }
 
-absl::Status AllocateRank(CudaRank& rank) {
+absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms());
   auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
   if (!memory.ok()) return memory.status();
   auto page = PinnedObject<HostPage>::Create(rank.device);
   if (!page.ok()) return page.status();
-  auto stream = PooledStream::Take(rank.device);
+  auto stream = PooledStream::Take(rank.device, priority);
   if (!stream.ok()) return stream.status();
   rank.memory = *std::move(memory);
   rank.page = std::make_unique<PinnedObject<HostPage>>(*std::move(page));
@@ -107,9 +108,12 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   rank.device = device;
   rank.sms = std::move(sms);
   rank.local_sms = options.local_sms;
+  if (options.own_rows_beside) rank.keep_sms = std::max(rank.local_sms - rank.sms->sms(), 0);
   rank.programmatic_launch = options.programmatic_launch;
   if (absl::Status status = CheckFresh(rank); !status.ok()) return status;
-  if (absl::Status status = AllocateRank(rank); !status.ok()) return status;
+  const auto priority =
+      options.high_priority_stream ? StreamPriority::kHigh : StreamPriority::kNormal;
+  if (absl::Status status = AllocateRank(rank, priority); !status.ok()) return status;
   rank.plans = std::make_shared<PlanPool>(device, rank.geometry);
   // Ahead: an allocation may have to wait for the device, which may wait for this rank.
   auto first = rank.plans->Take();

@@ -45,6 +45,8 @@ struct CudaRank : RankShape {
   int device = 0;
   std::unique_ptr<SmBudget::Share> sms;
   int32_t local_sms = 1;
+  int32_t keep_sms =
+      0;  // of the kernel that writes own rows beside the one that sends; 0: none does
   bool programmatic_launch = true;
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;
@@ -62,6 +64,7 @@ struct CudaRank : RankShape {
   // Of kernels that reach into peers' memory, and of those that stay in this rank's.
   LaunchTarget target() const { return {(*stream)->get(), sms->sms(), programmatic_launch}; }
   LaunchTarget local_target() const { return {(*stream)->get(), local_sms, programmatic_launch}; }
+  LaunchTarget keep_target() const { return {(*stream)->get(), keep_sms, programmatic_launch}; }
 };
 
 // Fills in everything. INVALID_ARGUMENT where this rank's shard has been used before.

@@ -30,6 +30,7 @@ __device__ inline void ClearPlan(const PathView& path, const PlanView& plan) {
   const int64_t first = int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x;
   for (int64_t row = first; row < path.logical_rows; row += step) plan.duplicate_rows[row] = -1;
   if (first < 2) plan.remote_stats[first] = 0;
+  if (first == 0) path.grid->next_own = 0;
 }
 
 // All of the plan but its duplicate lists, up to the tables by which routes are placed. False where
@@ -92,13 +93,13 @@ __device__ inline void ZeroPadding(const PathView& path, const PlanView& plan, i
   }
 }
 
-// Tokens' rows to every place that this rank writes: the primaries, and the duplicates on this rank
-// itself.
-__device__ inline void SendRows(const PathView& path, const SendArguments& send,
-                                const MoverShape& shape, std::byte* shared) {
+// Tokens' rows to their places on other ranks (primaries alone) and on this one (duplicates too).
+__device__ inline void SendRows(const PathView& path, const SendArguments& send, bool to_others,
+                                bool to_own, const MoverShape& shape, std::byte* shared,
+                                uint32_t* queue) {
   const int32_t topk = path.geometry.topk;
   RowMover mover(shape, shared, WarpOfBlock());
-  const RowTickets tickets(&path.grid->next[kSendQueue], send.token_count, shape.row_bytes);
+  const RowTickets tickets(queue, send.token_count, shape.row_bytes);
   mover.Move(tickets, [&](int64_t token) {
     RowMove move;
     move.from = RowAt(send.hidden, token, path.hidden);
@@ -107,8 +108,10 @@ __device__ inline void SendRows(const PathView& path, const SendArguments& send,
     if (IsMasked(dst)) return move;
     const int32_t raw = DecodeRow(dst);
     const int32_t rank = RankOf(raw, path.logical_rows);
-    if (!IsPrimary(dst) && rank != path.rank) return move;
-    move.to = RowAt(path.shards[rank].rows, LocalRow(raw, path.logical_rows), path.hidden);
+    const bool wanted = rank == path.rank ? to_own : to_others && IsPrimary(dst);
+    if (wanted) {
+      move.to = RowAt(path.shards[rank].rows, LocalRow(raw, path.logical_rows), path.hidden);
+    }
     return move;
   });
 }
@@ -116,17 +119,51 @@ __device__ inline void SendRows(const PathView& path, const SendArguments& send,
 // Between the barriers: all that this rank stores, by a plan that all blocks see.
 __device__ inline void Send(const PathView& path, const SendArguments& send, bool links,
                             const MoverShape& shape, std::byte* shared) {
+  const bool keeps = !send.keeps_beside;
   if (WarpOfBlock() < shape.warps) {
-    SendRows(path, send, shape, shared);
+    SendRows(path, send, true, keeps, shape, shared, &path.grid->next[kSendQueue]);
   } else {
     SendRoutes(path, send, links, shape.warps);
-    ZeroPadding(path, send.plan, shape.warps);
+    if (keeps) ZeroPadding(path, send.plan, shape.warps);
   }
+}
+
+// Tells the kernel beside this one that the plan is there, or that the operation has ended. One
+// block, when all blocks have got so far.
+__device__ inline void TellPlanned(const PathView& path, const OperationMark& mark, bool goes_on) {
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  StoreRelease(&path.grid->planned, mark.sequence << 1 | (goes_on ? 1 : 0));
+}
+
+// Beside a dispatch, waiting for nothing but its plan.
+__global__ void __launch_bounds__(kDispatchThreads, 1)
+    KeepKernel(PathView path, OperationMark mark, SendArguments send, MoverShape shape) {
+  extern __shared__ uint4 shared[];
+  __shared__ bool goes_on;
+  if (threadIdx.x == 0) {
+    // Begins when it is told, or when the dispatch has ended: this does not spin for long.
+    uint64_t planned = 0;
+    while ((planned = LoadAcquire(&path.grid->planned)) >> 1 != mark.sequence) {
+    }
+    goes_on = (planned & 1) != 0;
+  }
+  __syncthreads();
+  if (goes_on) {
+    if (WarpOfBlock() < shape.warps) {
+      SendRows(path, send, false, true, shape, reinterpret_cast<std::byte*>(shared),
+               &path.grid->next_own);
+    } else {
+      ZeroPadding(path, send.plan, shape.warps);
+    }
+  }
+  // What is launched behind this kernel waits for it, and must wait for the dispatch too.
+  if (blockIdx.x == 0) AwaitKernelAhead();
 }
 
 // A rank that refused an earlier operation of the queue has told the others, and declines.
 __device__ inline void DeclineInTurn(const PathView& path, const OperationMark& mark,
                                      const EntryArguments& entry) {
+  TellPlanned(path, mark, false);
   if (blockIdx.x == 0) Enter(path, mark, entry, LoadBarrierSite(path));
 }
 
@@ -141,9 +178,14 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   GridBarrier grid(path.grid);
   const PlanningMemory memory =
       PlacePlanningMemory(path, planning.scratch, reinterpret_cast<int32_t*>(shared));
-  if (!PlanGroups(path, mark, entry, planning, memory, site, grid)) return grid.Leave();
+  if (!PlanGroups(path, mark, entry, planning, memory, site, grid)) {
+    TellPlanned(path, mark, false);
+    return grid.Leave();
+  }
   AssignRoutes(path, planning, memory);
   grid.Sync();
+  TellPlanned(path, mark, true);
+  if (send.keeps_beside) LaunchDependents();
   Send(path, send, true, shape, reinterpret_cast<std::byte*>(shared));
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
   const int32_t used = UsedRows(send.plan, path.geometry);
@@ -167,12 +209,16 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
                            SendArguments send, MoverShape shape) {
   extern __shared__ uint4 shared[];
   GridBarrier grid(path.grid);
+  if (blockIdx.x == 0 && threadIdx.x == 0) path.grid->next_own = 0;
   // Orders: peers' reads of this shard in the last combine before the stores below.
   if (blockIdx.x == 0 && !Enter(path, mark, entry, LoadBarrierSite(path)) && threadIdx.x == 0) {
     SetVerdict(path.grid, kNotEntered);
   }
   grid.Sync();
-  if (Verdict(path.grid, kNotEntered)) return grid.Leave();
+  const bool entered = !Verdict(path.grid, kNotEntered);
+  TellPlanned(path, mark, entered);
+  if (!entered) return grid.Leave();
+  if (send.keeps_beside) LaunchDependents();
   Send(path, send, false, shape, reinterpret_cast<std::byte*>(shared));
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);

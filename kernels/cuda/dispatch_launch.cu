@@ -30,6 +30,12 @@ int LaunchDispatchWithPlan(const LaunchTarget& target, const PathView& path,
   return cudaGetLastError();
 }
 
+int LaunchKeep(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+               const SendArguments& send) {
+  return LaunchDependent(target, KeepKernel, target.sms, kDispatchThreads, kDispatchSharedBytes,
+                         path, mark, send, ShapeOf(path, kSendStages));
+}
+
 int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                  const PlanView& plan) {
   const MoverShape shape = ShapeOf(path, kExpandStages);
@@ -45,10 +51,11 @@ int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const P
 }
 
 int LoadDispatchKernels() {
-  const int error =
-      AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel, ExpandKernel);
+  const int error = AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel,
+                                      KeepKernel, ExpandKernel);
   if (error != 0) return error;
-  return LoadKernels(DispatchKernel, DispatchWithPlanKernel, ExpandKernel, CopyUsedRowsKernel);
+  return LoadKernels(DispatchKernel, DispatchWithPlanKernel, KeepKernel, ExpandKernel,
+                     CopyUsedRowsKernel);
 }
 
 }  // namespace perigee

@@ -27,6 +27,9 @@ struct SendArguments {
   const float* route_weights = nullptr;  // [S, K], or null: none are sent
   int32_t token_count = 0;
   PlanView plan;
+  // Whether a kernel beside it (LaunchKeep) writes this rank's own rows: where the device is its
+  // own and has SMs to spare.
+  bool keeps_beside = false;
 };
 
 // In one kernel of a block on each of the target's SMs, between an entry and an exit barrier of the
@@ -42,7 +45,13 @@ int LaunchDispatchWithPlan(const LaunchTarget& target, const PathView& path,
                            const OperationMark& mark, const EntryArguments& entry,
                            const SendArguments& send);
 
-// After it, waiting for nobody: each primary row that has duplicates is read once and written to
+// Behind it with send.keeps_beside, but running beside it from when its plan is there: this rank's
+// own tokens to their places here, duplicates included, and zeros into its padding rows. One of its
+// blocks ends with the dispatch.
+int LaunchKeep(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+               const SendArguments& send);
+
+// After them, waiting for nobody: each primary row that has duplicates is read once and written to
 // them, unless its source has done so.
 int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                  const PlanView& plan);

@@ -96,6 +96,10 @@ struct GridWords {
   uint32_t left = 0;
   uint32_t verdicts[4] = {};
   uint32_t next[4] = {};  // rows that warps have taken (row_tickets.cuh), by RowQueue
+  uint32_t next_own = 0;  // likewise, of the kernel that runs beside a dispatch
+  uint32_t reserved = 0;
+  uint64_t planned =
+      0;  // sequence << 1 of the last dispatch that has got so far, | 1 if it goes on
 };
 enum RowQueue : int { kSendQueue = 0, kExpandQueue = 1, kLocalSumQueue = 2, kTokenSumQueue = 3 };
 

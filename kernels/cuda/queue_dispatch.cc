@@ -12,18 +12,20 @@ absl::Status CheckAlignment(const DispatchInput& input, const DispatchOutput& ou
   return status.ok() ? CheckAligned("output rows", output.rows) : status;
 }
 
-SendArguments SendOf(const DispatchInput& input, const PlanView& plan) {
-  return {input.hidden, input.route_weights, input.token_count, plan};
+SendArguments SendOf(const CudaRank& rank, const DispatchInput& input, const PlanView& plan) {
+  return {input.hidden, input.route_weights, input.token_count, plan, rank.keep_sms > 0};
 }
 
-// After the exit barrier, which orders every rank's stores into this shard before them.
-absl::Status QueueDelivery(CudaRank& rank, const OperationMark& mark, const PlanView& plan,
+// Behind the kernel that sends: what stays in this rank's memory.
+absl::Status QueueDelivery(CudaRank& rank, const OperationMark& mark, const SendArguments& send,
                            const DispatchOutput& output) {
-  int error = LaunchExpand(rank.local_target(), rank.view, mark, plan);
+  int error = 0;
+  if (send.keeps_beside) error = LaunchKeep(rank.keep_target(), rank.view, mark, send);
+  if (error == 0) error = LaunchExpand(rank.local_target(), rank.view, mark, send.plan);
   if (error == 0) {
     const CopyArguments copy{output.rows, rank.own().rows, output.row_weights,
                              rank.own().row_weights};
-    error = LaunchCopyUsedRows(rank.local_target(), rank.view, plan, copy);
+    error = LaunchCopyUsedRows(rank.local_target(), rank.view, send.plan, copy);
   }
   return LaunchStatus(rank, error, "dispatch");
 }
@@ -44,11 +46,11 @@ absl::StatusOr<PlanPtr> QueueDispatch(CudaRank& rank, Sequence sequence, const D
   const EntryArguments entry =
       NoteEntry(rank, rank.Descriptor(Operation::kDispatch), 0, {.mark = mark, .plan = *plan});
   const PlanningArguments planning{input.topk_experts, input.token_count, rank.scratch, view};
-  const int error =
-      LaunchDispatch(rank.target(), rank.view, mark, entry, planning, SendOf(input, view));
+  const SendArguments send = SendOf(rank, input, view);
+  const int error = LaunchDispatch(rank.target(), rank.view, mark, entry, planning, send);
   NoteExit(rank);
   if (status = LaunchStatus(rank, error, "dispatch"); !status.ok()) return status;
-  if (status = QueueDelivery(rank, mark, view, output); !status.ok()) return status;
+  if (status = QueueDelivery(rank, mark, send, output); !status.ok()) return status;
   rank.live = LiveAfterDispatch(sequence, input, rank.live);
   return PlanPtr(*std::move(plan));
 }
@@ -68,11 +70,11 @@ absl::Status QueueDispatchWithPlan(CudaRank& rank, Sequence sequence, const Plan
   const OperationMark mark = MarkOf(rank, Operation::kDispatchWithPlan);
   const EntryArguments entry = NoteEntry(rank, descriptor, 0, {.mark = mark});
   const PlanView& view = (*plan)->view();
-  const int error =
-      LaunchDispatchWithPlan(rank.target(), rank.view, mark, entry, SendOf(input, view));
+  const SendArguments send = SendOf(rank, input, view);
+  const int error = LaunchDispatchWithPlan(rank.target(), rank.view, mark, entry, send);
   NoteExit(rank);
   if (status = LaunchStatus(rank, error, "dispatch"); !status.ok()) return status;
-  if (status = QueueDelivery(rank, mark, view, output); !status.ok()) return status;
+  if (status = QueueDelivery(rank, mark, send, output); !status.ok()) return status;
   rank.live = LiveAfterDispatch((*plan)->tag().sequence, input, rank.live);
   return absl::OkStatus();
 }

@@ -11,15 +11,21 @@
 
 namespace perigee {
 
-// Up to 32 rows that become one: lane i knows the address of row i of `count`, in order.
+// Up to 32 rows that become one: lane i knows the address of row i of `count`, in order. Rows
+// [inner_begin, inner_end) are summed and rounded first, and their sum takes their place.
 struct RowSum {
   const void* row = nullptr;
-  int32_t count = 0;    // the same for all lanes, as is `out`
-  void* out = nullptr;  // may be one of the rows; zeros where count is 0
+  // The rest is the same for all lanes.
+  int32_t count = 0;
+  int32_t inner_begin = 0;
+  int32_t inner_end = 0;  // inner_begin: none are
+  void* out =
+      nullptr;  // may be one of the rows; zeros where count is 0. Null: nothing is to be done
 };
 
 // How a row is cut: a piece is kVectors vectors of 16 bytes a lane. A stage holds a piece of kRows
-// rows; of more, one stage after the other. Measured best of eight: docs/performance.md.
+// rows; of more, one stage after the other. Chosen among several by measurement:
+// docs/performance.md.
 struct SummerShape {
   static constexpr int kVectors = 2;
   static constexpr int kRows = 4;
@@ -68,6 +74,7 @@ class RowSummer {
           more = next >= 0;
           if (!more) break;
           sum = sum_of(next);
+          if (sum.out == nullptr) continue;
           offset = 0;
           row = 0;
         }
@@ -95,10 +102,12 @@ class RowSummer {
   struct Stage {
     void* out;  // of the piece
     int32_t bytes;
+    int16_t first_row;  // that the stage holds, of all that are summed
     int16_t rows;
-    bool is_first;
-    bool is_last;
-    bool is_sum;
+    int16_t inner_begin;
+    int16_t inner_end;
+    bool is_last;  // stage of the piece
+    bool is_sum;   // of two rows or more, an inner sum counting as one
   };
 
   static __device__ int32_t Lane() { return static_cast<int32_t>(threadIdx.x % 32); }
@@ -107,12 +116,15 @@ class RowSummer {
     const int32_t rows = min(SummerShape::kRows, sum.count - row);
     const int32_t bytes = min(SummerShape::kPieceBytes, row_bytes_ - offset);
     if (Lane() == 0) {
+      const int32_t inner = max(sum.inner_end - sum.inner_begin - 1, 0);
       meta_[stage] = {static_cast<std::byte*>(sum.out) + offset,
                       bytes,
+                      static_cast<int16_t>(row),
                       static_cast<int16_t>(rows),
-                      row == 0,
+                      static_cast<int16_t>(sum.inner_begin),
+                      static_cast<int16_t>(sum.inner_end),
                       row + SummerShape::kRows >= sum.count,
-                      sum.count > 1};
+                      sum.count - inner > 1};
       if (rows > 0) {
         ArriveExpecting(&loaded_[stage], rows * bytes);
       } else {
@@ -128,16 +140,29 @@ class RowSummer {
     const Stage meta = meta_[stage];
     const std::byte* data = data_ + SummerShape::kStageBytes * stage + 16 * Lane();
 #pragma unroll
-    for (int row = 0; row < SummerShape::kRows; ++row) {
-      if (row >= meta.rows) break;
+    for (int i = 0; i < SummerShape::kRows; ++i) {
+      if (i >= meta.rows) break;
+      const int row = meta.first_row + i;
+      const bool is_inner = row >= meta.inner_begin && row < meta.inner_end;
+      const bool ends_inner = is_inner && row + 1 == meta.inner_end;
+      const bool is_first = row == 0 || (ends_inner && meta.inner_begin == 0);
 #pragma unroll
-      for (int i = 0; i < SummerShape::kVectors; ++i) {
-        const uint4 vector =
-            *reinterpret_cast<const uint4*>(data + SummerShape::kPieceBytes * row + 512 * i);
-        if (row == 0 && meta.is_first) {
-          sums_[i].Start(vector);
+      for (int v = 0; v < SummerShape::kVectors; ++v) {
+        uint4 vector =
+            *reinterpret_cast<const uint4*>(data + SummerShape::kPieceBytes * i + 512 * v);
+        if (is_inner) {
+          if (row == meta.inner_begin) {
+            inner_[v].Start(vector);
+          } else {
+            inner_[v].Add(vector);
+          }
+          if (!ends_inner) continue;
+          vector = inner_[v].Rounded(true);
+        }
+        if (is_first) {
+          sums_[v].Start(vector);
         } else {
-          sums_[i].Add(vector);
+          sums_[v].Add(vector);
         }
       }
     }
@@ -156,6 +181,7 @@ class RowSummer {
   Stage* meta_;
   uint64_t* loaded_;
   VectorSum sums_[SummerShape::kVectors];
+  VectorSum inner_[SummerShape::kVectors];
 };
 
 }  // namespace perigee

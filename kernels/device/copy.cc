@@ -34,7 +34,8 @@ absl::Status RunAndWait(int device, absl::string_view doing, Submit submit) {
   std::lock_guard<std::mutex> lock(streams.mutex);
   std::unique_ptr<PooledStream>& stream = streams.of_device[device];
   if (stream == nullptr) {
-    absl::StatusOr<std::unique_ptr<PooledStream>> taken = PooledStream::Take(device);
+    absl::StatusOr<std::unique_ptr<PooledStream>> taken =
+        PooledStream::Take(device, StreamPriority::kHigh);
     if (!taken.ok()) return taken.status();
     stream = *std::move(taken);
   }

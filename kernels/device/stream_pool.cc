@@ -9,7 +9,8 @@ namespace {
 
 struct Pool {
   std::mutex mutex;
-  std::map<int, std::vector<std::unique_ptr<Stream>>> free;  // by device; guarded by mutex
+  // Guarded by mutex.
+  std::map<std::pair<int, StreamPriority>, std::vector<std::unique_ptr<Stream>>> free;
 };
 
 // Never destroyed: at the end of the process the driver may be gone before it.
@@ -20,26 +21,27 @@ Pool& GetPool() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PooledStream>> PooledStream::Take(int device) {
+absl::StatusOr<std::unique_ptr<PooledStream>> PooledStream::Take(int device,
+                                                                 StreamPriority priority) {
   Pool& pool = GetPool();
   {
     std::lock_guard<std::mutex> lock(pool.mutex);
-    std::vector<std::unique_ptr<Stream>>& free = pool.free[device];
+    std::vector<std::unique_ptr<Stream>>& free = pool.free[{device, priority}];
     if (!free.empty()) {
-      auto taken = std::make_unique<PooledStream>(std::move(free.back()));
+      auto taken = std::make_unique<PooledStream>(std::move(free.back()), priority);
       free.pop_back();
       return taken;
     }
   }
-  absl::StatusOr<std::unique_ptr<Stream>> stream = Stream::Create(device, StreamPriority::kHigh);
+  absl::StatusOr<std::unique_ptr<Stream>> stream = Stream::Create(device, priority);
   if (!stream.ok()) return stream.status();
-  return std::make_unique<PooledStream>(*std::move(stream));
+  return std::make_unique<PooledStream>(*std::move(stream), priority);
 }
 
 PooledStream::~PooledStream() {
   Pool& pool = GetPool();
   std::lock_guard<std::mutex> lock(pool.mutex);
-  pool.free[stream_->device()].push_back(std::move(stream_));
+  pool.free[{stream_->device(), priority_}].push_back(std::move(stream_));
 }
 
 }  // namespace perigee

@@ -21,8 +21,9 @@ namespace perigee {
 class PooledStream {
  public:
   // Errors as Stream::Create. Thread-safe.
-  static absl::StatusOr<std::unique_ptr<PooledStream>> Take(int device);
-  explicit PooledStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  static absl::StatusOr<std::unique_ptr<PooledStream>> Take(int device, StreamPriority priority);
+  PooledStream(std::unique_ptr<Stream> stream, StreamPriority priority)
+      : stream_(std::move(stream)), priority_(priority) {}
   ~PooledStream();
   PooledStream(const PooledStream&) = delete;
   PooledStream& operator=(const PooledStream&) = delete;
@@ -32,6 +33,7 @@ class PooledStream {
 
  private:
   std::unique_ptr<Stream> stream_;
+  const StreamPriority priority_;
 };
 
 }  // namespace perigee

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/device/device_info.h"
 #include "kernels/host/host_backend.h"
+#include "tests/contract/tuned_backend.h"
 
 namespace perigee {
 namespace {
@@ -43,6 +44,15 @@ std::unique_ptr<Backend> CreateCuda(int32_t device) {
   return *std::move(backend);
 }
 
+std::unique_ptr<Backend> CreateCudaWithOwnRowsBeside(int32_t device) {
+  return MakeTunedBackend(CreateCuda(device),
+                          [](DataPathOptions& options) { options.own_rows_beside = true; });
+}
+std::unique_ptr<Backend> CreateCudaWithPlainLaunches(int32_t device) {
+  return MakeTunedBackend(CreateCuda(device),
+                          [](DataPathOptions& options) { options.programmatic_launch = false; });
+}
+
 TEST(CudaContractTest, RunsWhereThereIsADevice) {
   const CudaDevices devices = QueryCudaDevices();
   const int32_t asked_for = DevicesAskedFor();
@@ -59,10 +69,15 @@ std::vector<ContractCase> CudaCases(int32_t queues) {
   const int32_t devices = DevicesAskedFor();
   if (devices == 1) {
     return {{"cuda_own_mappings", CreateCuda, true, queues, CudaGroups()},
-            {"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10}};
+            {"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10},
+            {"cuda_own_rows_beside", CreateCudaWithOwnRowsBeside, true, queues, CudaGroups() / 4},
+            {"cuda_plain_launches", CreateCudaWithPlainLaunches, true, queues, CudaGroups() / 4}};
   }
-  return {{absl::StrCat("cuda_", devices, "_devices"), CreateCuda, true,
-           std::min(queues, kMostOwnMappings), CudaGroups(), devices}};
+  const std::string name = absl::StrCat("cuda_", devices, "_devices");
+  const int32_t most = std::min(queues, kMostOwnMappings);
+  return {{name, CreateCuda, true, most, CudaGroups(), devices},
+          {name + "_own_rows_beside", CreateCudaWithOwnRowsBeside, true, most, CudaGroups() / 4,
+           devices}};
 }
 
 }  // namespace
