@@ -144,6 +144,12 @@ struct DataPathOptions {
   bool high_priority_stream = false;  // the stream's kernels go before others' on the device
 };
 
+// What durations() are of.
+enum class Timing {
+  kOperations,  // each operation
+  kMarks,       // what lies between two marks; operations have nothing between them
+};
+
 // What ProbeCopy copies onto.
 enum class CopyProbe {
   kOwnShard,  // the second half of the own rows
@@ -202,9 +208,20 @@ class DataPath {
   // Waits, bounded by the operations' own timeouts, until all that were called have ended; the
   // first error of those that could not report it when called. last_error() is then of that one.
   virtual absl::Status Synchronize() = 0;
-  // How long each of the operations that the last Synchronize waited for took, in the order of
-  // their calls, up to the first that failed. Empty where queues() is false: callers time their
-  // calls.
+  // How many of the operations that the last Synchronize waited for have ended well, in the order
+  // of their calls: the next one is the first that failed. 0 where queues() is false.
+  virtual size_t operations_ended() const { return 0; }
+
+  // The rest does nothing where queues() is false: callers time their calls.
+  //
+  // What is timed from here on; kOperations at first. Not while operations have yet to be waited
+  // for.
+  virtual void set_timing(Timing) {}
+  // A mark between the operations called before it and those called after it. With kMarks only
+  // (FAILED_PRECONDITION).
+  virtual absl::Status MarkTime() { return absl::OkStatus(); }
+  // Of what the last Synchronize waited for, up to the first operation that failed: how long each
+  // operation took, in the order of their calls; with kMarks, the times from each mark to the next.
   virtual std::vector<absl::Duration> durations() const { return {}; }
 
   // Raises the abort word: the operation under way and all later ones end with kAborted, naming

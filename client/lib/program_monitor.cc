@@ -30,7 +30,8 @@ std::vector<v1::OperationTiming> Sum(
 
 }  // namespace
 
-ProgramMonitor::ProgramMonitor(int32_t ranks) : now_(ranks), earlier_(ranks), plans_(ranks) {}
+ProgramMonitor::ProgramMonitor(int32_t ranks)
+    : now_(ranks), earlier_(ranks), earlier_iterations_ns_(ranks), plans_(ranks) {}
 
 void ProgramMonitor::Update(const v1::ExecuteProgramResponse& message) {
   for (const v1::ProgramProgress& progress : message.progress()) {
@@ -43,6 +44,7 @@ void ProgramMonitor::Update(const v1::ExecuteProgramResponse& message) {
 void ProgramMonitor::StartNext() {
   earlier_iterations_ = iterations_done();
   earlier_ = timings();
+  earlier_iterations_ns_ = iterations_ns();
   for (v1::ProgramProgress& progress : now_) progress.Clear();
 }
 
@@ -60,6 +62,15 @@ std::vector<std::vector<v1::OperationTiming>> ProgramMonitor::timings() const {
     sums.push_back(Sum(earlier_[rank], now_[rank].timings()));
   }
   return sums;
+}
+
+std::vector<std::vector<int64_t>> ProgramMonitor::iterations_ns() const {
+  std::vector<std::vector<int64_t>> times_ns = earlier_iterations_ns_;
+  for (size_t rank = 0; rank < now_.size(); ++rank) {
+    const auto& now_ns = now_[rank].iteration_ns();
+    times_ns[rank].insert(times_ns[rank].end(), now_ns.begin(), now_ns.end());
+  }
+  return times_ns;
 }
 
 }  // namespace perigee

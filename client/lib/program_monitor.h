@@ -24,12 +24,15 @@ class ProgramMonitor {
   int32_t iterations_done() const;
   // [R] of [operations of the program]: sums and extremes over all programs.
   std::vector<std::vector<v1::OperationTiming>> timings() const;
+  // [R] of the iterations of programs that have time_iterations, in order.
+  std::vector<std::vector<int64_t>> iterations_ns() const;
   // [R]: of the last plan each rank has reported.
   const std::vector<v1::PlanSummary>& plans() const { return plans_; }
 
  private:
   std::vector<v1::ProgramProgress> now_;  // [R] of the program that runs
   std::vector<std::vector<v1::OperationTiming>> earlier_;
+  std::vector<std::vector<int64_t>> earlier_iterations_ns_;
   std::vector<v1::PlanSummary> plans_;
   int32_t earlier_iterations_ = 0;
 };

@@ -60,6 +60,21 @@ TEST(ProgramMonitorTest, KeptDurationsComeInOrder) {
   EXPECT_THAT(monitor.timings()[0][0].duration_ns(), testing::ElementsAre(7, 23, 9, 8));
 }
 
+TEST(ProgramMonitorTest, TimesOfIterationsComeInOrder) {
+  const auto progress = [](int rank, std::vector<int64_t> times_ns) {
+    v1::ExecuteProgramResponse message = Progress(rank, 2, 0, 0, 0);
+    message.mutable_progress(0)->mutable_iteration_ns()->Add(times_ns.begin(), times_ns.end());
+    return message;
+  };
+  ProgramMonitor monitor(2);
+  monitor.Update(progress(0, {7, 23}));
+  monitor.StartNext();
+  monitor.Update(progress(0, {9}));
+  monitor.Update(progress(1, {5}));
+  EXPECT_THAT(monitor.iterations_ns(),
+              testing::ElementsAre(testing::ElementsAre(7, 23, 9), testing::ElementsAre(5)));
+}
+
 TEST(ProgramMonitorTest, IgnoresRanksItDoesNotHave) {
   ProgramMonitor monitor(1);
   monitor.Update(Progress(3, 5, 50, 8, 12));

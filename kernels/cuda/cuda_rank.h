@@ -4,6 +4,7 @@
 #ifndef PERIGEE_KERNELS_CUDA_CUDA_RANK_H_
 #define PERIGEE_KERNELS_CUDA_CUDA_RANK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -40,6 +41,12 @@ struct QueuedOperation {
   std::shared_ptr<CudaPlan> plan = nullptr;  // that a dispatch makes
 };
 
+// A mark in the stream, between operations.
+struct QueuedMark {
+  std::unique_ptr<Event> event;
+  size_t operations = 0;  // that are queued before it
+};
+
 // Freed in reverse order: kernels are at an end by then (the data path's destructor waits).
 struct CudaRank : RankShape {
   int device = 0;
@@ -59,7 +66,10 @@ struct CudaRank : RankShape {
   uint32_t* slot_is_good = nullptr;  // [B] in `memory`
   std::vector<QueuedOperation> queued;
   std::vector<std::unique_ptr<Event>> spare_events;
-  std::vector<absl::Duration> durations;  // of the operations settled last, up to the first failure
+  std::vector<QueuedMark> queued_marks;
+  // Of what was settled last, up to the first failure.
+  std::vector<absl::Duration> durations;
+  size_t operations_ended = 0;
 
   // Of kernels that reach into peers' memory, and of those that stay in this rank's.
   LaunchTarget target() const { return {(*stream)->get(), sms->sms(), programmatic_launch}; }

@@ -128,7 +128,7 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
 }
 
 // Of the operations before the first that failed; `failed` is the number of these.
-absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
+absl::Status MeasureOperations(CudaRank& rank, size_t failed) {
   absl::Status status;
   for (size_t i = 0; i < rank.queued.size(); ++i) {
     QueuedOperation& queued = rank.queued[i];
@@ -142,6 +142,28 @@ absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
     rank.spare_events.push_back(std::move(queued.end));
   }
   return status;
+}
+
+// Between marks, as far as the operations before them have not failed.
+absl::Status MeasureMarks(CudaRank& rank, size_t failed) {
+  absl::Status status;
+  for (size_t i = 1; i < rank.queued_marks.size() && status.ok(); ++i) {
+    const QueuedMark& end = rank.queued_marks[i];
+    if (end.operations > failed) break;
+    const absl::StatusOr<absl::Duration> duration =
+        Elapsed(*rank.queued_marks[i - 1].event, *end.event);
+    if (duration.ok()) rank.durations.push_back(*duration);
+    status = duration.status();
+  }
+  for (QueuedMark& mark : rank.queued_marks) rank.spare_events.push_back(std::move(mark.event));
+  rank.queued_marks.clear();
+  return status;
+}
+
+absl::Status MeasureDurations(CudaRank& rank, size_t failed) {
+  const absl::Status operations = MeasureOperations(rank, failed);
+  const absl::Status marks = MeasureMarks(rank, failed);
+  return operations.ok() ? marks : operations;
 }
 
 // The report has been read: new operations find a clean path, unless nothing can follow.
@@ -180,6 +202,7 @@ absl::Status WaitForStream(CudaRank& rank) {
 
 absl::Status Settle(CudaRank& rank) {
   rank.durations.clear();
+  rank.operations_ended = 0;
   if (absl::Status status = WaitForStream(rank); !status.ok()) {
     // Recorded, so that the generation ends; the code says what became of the device. What is
     // queued stays noted: after a timeout the device may still use its events.
@@ -217,6 +240,7 @@ absl::Status Settle(CudaRank& rank) {
     VoidPlansFrom(rank, rank.queued.data());
     if (kind == ReportKind::kNone) failed = 0;
   }
+  rank.operations_ended = failed;
   const absl::Status measured = MeasureDurations(rank, failed);
   rank.queued.clear();
   return status.ok() ? measured : status;

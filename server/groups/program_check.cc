@@ -117,6 +117,18 @@ absl::Status CheckKeptDurations(const v1::Program& program) {
                    " iterations and ", kMaxKeptDurations, " durations"));
 }
 
+absl::Status CheckTimedIterations(const v1::Program& program) {
+  if (!program.time_iterations()) return absl::OkStatus();
+  if (program.keep_durations()) {
+    return absl::InvalidArgumentError(
+        "keep_durations and time_iterations are both set, expected at most one of them");
+  }
+  if (program.iterations() <= kMaxKeptIterations) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("time_iterations with ", program.iterations(),
+                                                 " iterations, expected at most ",
+                                                 kMaxKeptIterations));
+}
+
 }  // namespace
 
 absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& shape) {
@@ -129,6 +141,7 @@ absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& sha
         absl::StrCat("iterations is ", program.iterations(), ", expected 0 to ", kMaxIterations));
   }
   if (const absl::Status kept = CheckKeptDurations(program); !kept.ok()) return kept;
+  if (const absl::Status timed = CheckTimedIterations(program); !timed.ok()) return timed;
   for (int i = 0; i < program.operations_size(); ++i) {
     const absl::Status valid = CheckOperation(i, program.operations(i), shape);
     if (!valid.ok()) return valid;

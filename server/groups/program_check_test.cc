@@ -56,6 +56,10 @@ TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
   refused("operations { barrier {} } iterations: 1000000001", "1000000001", "expected 0 to");
   refused("operations { barrier {} } iterations: 10001 keep_durations: true",
           "10001 iterations of 1 operations", "expected at most 10000 iterations");
+  refused("operations { barrier {} } iterations: 10001 time_iterations: true",
+          "time_iterations with 10001 iterations", "expected at most 10000");
+  refused("operations { barrier {} } keep_durations: true time_iterations: true", "both set",
+          "at most one");
   refused("operations { barrier {} } operations {}", "operation 1", "expected dispatch");
   refused("operations { dispatch { topk_experts: 't' plan: 'p' } }", "operation 0 (dispatch)",
           "hidden is empty");

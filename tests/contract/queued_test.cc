@@ -18,7 +18,10 @@
 namespace perigee {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr int32_t kTokens = 50;
 constexpr WeightsShape kShape = {48, 72};
@@ -132,6 +135,62 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
     absl::Status status = group.path(rank).Barrier(next);
     return status.ok() ? group.path(rank).Synchronize() : status;
   }));
+}
+
+TEST_P(QueuedContractTest, MarksTimeWhatLiesBetweenThem) {
+  RankGroup group(queueing_backends(), Options());
+  if (!group.path(0).queues()) GTEST_SKIP() << "this backend queues nothing: callers time it";
+  const std::vector<Sequence> sequences = {group.NextSequence(), group.NextSequence(),
+                                           group.NextSequence(), group.NextSequence()};
+  ExpectOk(group.OnAll([&](int32_t rank) {
+    DataPath& path = group.path(rank);
+    EXPECT_FALSE(path.MarkTime().ok()) << "operations are timed";
+    path.set_timing(Timing::kMarks);
+    absl::Status status = path.MarkTime();
+    if (status.ok()) status = path.Barrier(sequences[0]);
+    if (status.ok()) status = path.Barrier(sequences[1]);
+    if (status.ok()) status = path.MarkTime();
+    if (status.ok()) status = path.Barrier(sequences[2]);
+    if (status.ok()) status = path.MarkTime();
+    if (status.ok()) status = path.Synchronize();
+    if (!status.ok()) return status;
+    EXPECT_THAT(path.durations(), ElementsAre(Gt(absl::ZeroDuration()), Gt(absl::ZeroDuration())));
+    EXPECT_EQ(path.operations_ended(), 3u);
+    path.set_timing(Timing::kOperations);
+    status = path.Barrier(sequences[3]);
+    if (status.ok()) status = path.Synchronize();
+    EXPECT_THAT(path.durations(), ElementsAre(Gt(absl::ZeroDuration())));
+    EXPECT_EQ(path.operations_ended(), 1u);
+    return status;
+  }));
+}
+
+TEST_P(QueuedContractTest, NothingIsTimedBehindAFailure) {
+  RankGroup group(queueing_backends(), Options());
+  if (!group.path(0).queues()) GTEST_SKIP() << "this backend queues nothing: callers time it";
+  inputs_[0].topk_experts[7] = geometry_.experts;
+  const std::vector<Sequence> sequences = {group.NextSequence(), group.NextSequence(),
+                                           group.NextSequence()};
+  const std::vector<absl::Status> statuses = group.OnAll([&](int32_t rank) {
+    DataPath& path = group.path(rank);
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+    const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
+    path.set_timing(Timing::kMarks);
+    absl::Status status = path.MarkTime();
+    if (status.ok()) status = path.Barrier(sequences[0]);
+    if (status.ok()) status = path.MarkTime();
+    const DispatchInput in = {hidden.data(), topk_experts.data(), nullptr, kTokens};
+    if (status.ok()) status = path.Dispatch(sequences[1], in, {}).status();
+    if (status.ok()) status = path.MarkTime();
+    if (status.ok()) status = path.Barrier(sequences[2]);
+    if (status.ok()) status = path.MarkTime();
+    return status.ok() ? path.Synchronize() : status;
+  });
+  for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
+    EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kInvalidArgument) << statuses[rank];
+    EXPECT_THAT(group.path(rank).durations(), SizeIs(1));
+    EXPECT_EQ(group.path(rank).operations_ended(), 1u);
+  }
 }
 
 TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {

@@ -94,6 +94,17 @@ absl::Status CheckKeptDurations(const v1::Program& program) {
                                      " iterations and ", kMaxKeptDurations, " durations"));
 }
 
+absl::Status CheckTimedIterations(const v1::Program& program) {
+  if (!program.time_iterations()) return absl::OkStatus();
+  if (program.keep_durations()) {
+    return InvalidProgram(
+        "keep_durations and time_iterations are both set, expected at most one of them");
+  }
+  if (program.iterations() <= kMaxKeptIterations) return absl::OkStatus();
+  return InvalidProgram(absl::StrCat("time_iterations with ", program.iterations(),
+                                     " iterations, expected at most ", kMaxKeptIterations));
+}
+
 // An output is memory of its own: written by one operation, read by none.
 absl::Status CheckOutputs(const v1::Program& program, const BufferShape& shape) {
   const std::set<std::string> inputs = InputsOf(program);
@@ -121,6 +132,7 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
     return InvalidProgram(absl::StrCat("iterations is ", program.iterations()));
   }
   if (absl::Status status = CheckKeptDurations(program); !status.ok()) return status;
+  if (absl::Status status = CheckTimedIterations(program); !status.ok()) return status;
   for (int index = 0; index < program.operations_size(); ++index) {
     const v1::ProgramOperation& operation = program.operations(index);
     if (absl::Status status = CheckOperation(operation, shape); !status.ok()) {

@@ -14,14 +14,15 @@
 namespace perigee {
 
 inline constexpr int kMaxProgramOperations = 1024;
-// Of a program with keep_durations: what its end reports fits into a message.
+// Of a program with keep_durations or time_iterations: what its end reports fits into a message.
 inline constexpr int32_t kMaxKeptIterations = 10000;
 inline constexpr int64_t kMaxKeptDurations = 100000;
 
 // INVALID_PROGRAM, naming the operation by index and kind, and what is wrong with it: no or too
-// many operations, a negative number of iterations, too many durations to keep, an empty or
-// malformed name, both or none of plan and saved_plan, a layer that is not there, version 0,
-// weights where none are kept, an output that is named twice or read as an input.
+// many operations, a negative number of iterations, too many durations to keep, both operations and
+// iterations to time, an empty or malformed name, both or none of plan and saved_plan, a layer that
+// is not there, version 0, weights where none are kept, an output that is named twice or read as an
+// input.
 absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape);
 
 // Whether all ranks take part, so that it has a sequence.

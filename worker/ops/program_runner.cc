@@ -13,6 +13,8 @@ namespace {
 // Where operations queue: so many that the device never waits for this thread, and so few that a
 // program soon hears of a failure.
 constexpr int32_t kOperationsAtATime = 48;
+// Of iterations that are timed: most of them begin right behind another.
+constexpr int32_t kTimedIterationsAtATime = 4;
 
 }  // namespace
 
@@ -38,22 +40,43 @@ ProgramOutcome ProgramRunner::Run() {
   if (!outputs.ok()) failure_ = Failure{outputs, absl::nullopt};
   const int32_t iterations = std::max(1, order_.program.iterations());
   const int32_t at_a_time = IterationsAtATime();
+  if (order_.program.time_iterations()) site_.data_path.set_timing(Timing::kMarks);
   for (int32_t first = 0; first < iterations; first += at_a_time) {
-    const int32_t operations =
-        order_.program.operations_size() * std::min(at_a_time, iterations - first);
-    for (int32_t step = 0; step < operations; ++step) {
-      if (!Step(step % order_.program.operations_size())) break;
-    }
+    RunIterations(std::min(at_a_time, iterations - first));
     Settle();
     if (failure_ && others_know_) break;
   }
+  site_.data_path.set_timing(Timing::kOperations);
   return Outcome();
+}
+
+void ProgramRunner::RunIterations(int32_t count) {
+  const bool by_clock = order_.program.time_iterations() && !site_.data_path.queues();
+  for (int32_t i = 0; i < count; ++i) {
+    MarkTime();
+    const absl::Duration begin = clock_.Monotonic();
+    for (int index = 0; index < order_.program.operations_size(); ++index) {
+      if (!Step(index)) return;
+    }
+    if (by_clock && !failure_) {
+      iteration_ns_.push_back(absl::ToInt64Nanoseconds(clock_.Monotonic() - begin));
+    }
+  }
+  MarkTime();
+}
+
+// A mark that fails is as an operation that this rank alone cannot launch.
+void ProgramRunner::MarkTime() {
+  if (!order_.program.time_iterations() || !site_.data_path.queues() || failure_) return;
+  absl::Status status = site_.data_path.MarkTime();
+  if (!status.ok()) failure_ = Failure{std::move(status), absl::nullopt};
 }
 
 // The same on every rank: a rank that fails declines what the others have launched.
 int32_t ProgramRunner::IterationsAtATime() const {
   if (!site_.data_path.queues()) return 1;
-  return std::max(1, kOperationsAtATime / order_.program.operations_size());
+  const int32_t least = order_.program.time_iterations() ? kTimedIterationsAtATime : 1;
+  return std::max(least, kOperationsAtATime / order_.program.operations_size());
 }
 
 absl::Status ProgramRunner::Prepare() {
@@ -84,7 +107,8 @@ bool ProgramRunner::Step(int index) {
     if (site_.data_path.queues()) {
       running_.push_back({index, collective});
     } else {
-      Count(index, clock_.Monotonic() - begin);
+      if (!order_.program.time_iterations()) Measure(index, clock_.Monotonic() - begin);
+      Count(index);
     }
     return true;
   }
@@ -102,8 +126,15 @@ void ProgramRunner::Settle() {
   const std::vector<Running> running = std::exchange(running_, {});
   Failure failure = launcher_.Settle();
   const std::vector<absl::Duration> durations = site_.data_path.durations();
-  const size_t ended = std::min(durations.size(), running.size());
-  for (size_t i = 0; i < ended; ++i) Count(running[i].index, durations[i]);
+  const size_t ended = std::min(site_.data_path.operations_ended(), running.size());
+  const bool iterations = order_.program.time_iterations();
+  for (size_t i = 0; iterations && i < durations.size(); ++i) {
+    iteration_ns_.push_back(absl::ToInt64Nanoseconds(durations[i]));
+  }
+  for (size_t i = 0; i < ended; ++i) {
+    if (!iterations && i < durations.size()) Measure(running[i].index, durations[i]);
+    Count(running[i].index);
+  }
   if (failure.status.ok()) return;
   // It came before what this rank has refused since, or is that the others could not be told of it.
   if (failure_ && !failure_->record && failure.record) {
@@ -143,14 +174,17 @@ bool ProgramRunner::DeclineAt(const v1::ProgramOperation& operation, Sequence se
   return false;
 }
 
-void ProgramRunner::Count(int index, absl::Duration duration) {
+void ProgramRunner::Measure(int index, absl::Duration duration) {
   const int64_t ns = absl::ToInt64Nanoseconds(duration);
   v1::OperationTiming& timing = timings_[index];
   timing.set_min_ns(timing.count() == 0 ? ns : std::min<int64_t>(timing.min_ns(), ns));
   timing.set_max_ns(std::max<int64_t>(timing.max_ns(), ns));
   timing.set_total_ns(timing.total_ns() + ns);
-  timing.set_count(timing.count() + 1);
   if (order_.program.keep_durations()) durations_ns_[index].push_back(ns);
+}
+
+void ProgramRunner::Count(int index) {
+  timings_[index].set_count(timings_[index].count() + 1);
   if (events_.on_operation_done) events_.on_operation_done();
   ReportProgress();
   if (index + 1 == order_.program.operations_size()) ++iterations_done_;
@@ -184,6 +218,7 @@ ProgramOutcome ProgramRunner::Outcome() const {
     outcome.progress.mutable_timings(index)->mutable_duration_ns()->Add(durations.begin(),
                                                                         durations.end());
   }
+  outcome.progress.mutable_iteration_ns()->Add(iteration_ns_.begin(), iteration_ns_.end());
   return outcome;
 }
 

@@ -56,6 +56,10 @@ class ProgramRunner {
 
  private:
   absl::Status Prepare();
+  // Up to where the program ends. Where operations queue, they may still run then.
+  void RunIterations(int32_t count);
+  // Where the data path times iterations.
+  void MarkTime();
   // False when the program ends with this operation.
   bool Step(int index);
   // Waits for what is still running.
@@ -63,7 +67,9 @@ class ProgramRunner {
   // As Step.
   bool DeclineAt(const v1::ProgramOperation& operation, Sequence sequence);
   Sequence TakeSequence();
-  void Count(int index, absl::Duration duration);
+  // The next of this operation; it is counted after it.
+  void Measure(int index, absl::Duration duration);
+  void Count(int index);
   void ReportProgress();
   v1::ProgramProgress Progress() const;
   ProgramOutcome Outcome() const;
@@ -89,6 +95,7 @@ class ProgramRunner {
   int32_t iterations_done_ = 0;
   std::vector<v1::OperationTiming> timings_;
   std::map<int, std::vector<int64_t>> durations_ns_;  // by operation, where the program keeps them
+  std::vector<int64_t> iteration_ns_;                 // where the program times iterations
   absl::Duration last_report_;
 };
 

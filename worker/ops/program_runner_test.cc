@@ -74,6 +74,36 @@ TEST_F(ProgramRunnerTest, KeepsDurationsWhereAskedAndTellsThemAtTheEnd) {
   EXPECT_THAT(kept.progress.timings(0).duration_ns(), ElementsAre(2, 3, 4));
 }
 
+TEST_F(ProgramRunnerTest, TimesIterationsWhereAskedAndTellsThemAtTheEnd) {
+  path_->set_behaviour([&](const std::string&, Sequence sequence) {
+    clock_.Advance(absl::Nanoseconds(sequence.value));
+    return FakeDataPath::Outcome();
+  });
+  interval_ = absl::Nanoseconds(1);
+  events_.on_progress = [](const v1::ProgramProgress& progress) {
+    EXPECT_EQ(progress.iteration_ns_size(), 0);
+  };
+  EXPECT_EQ(Run(kBarrier).progress.iteration_ns_size(), 0);
+  const ProgramOutcome timed =
+      Run(absl::StrCat(kBarrier, kBarrier, "iterations: 3 time_iterations: true"), 2);
+  EXPECT_THAT(timed.progress.iteration_ns(), ElementsAre(2 + 3, 4 + 5, 6 + 7));
+  EXPECT_EQ(timed.progress.timings(1).count(), 3);
+  EXPECT_EQ(timed.progress.timings(1).total_ns(), 0);
+  EXPECT_EQ(timed.progress.timings(1).max_ns(), 0);
+}
+
+TEST_F(ProgramRunnerTest, AnIterationThatFailsHasNoTime) {
+  path_->set_behaviour([&](const std::string&, Sequence sequence) {
+    clock_.Advance(absl::Nanoseconds(1));
+    return sequence.value < 5 ? FakeDataPath::Outcome()
+                              : Leave(AbortReason::kCancelled, Operation::kBarrier, 5);
+  });
+  const ProgramOutcome outcome =
+      Run(absl::StrCat(kBarrier, kBarrier, "iterations: 4 time_iterations: true"));
+  EXPECT_EQ(outcome.status.reason(), "CANCELLED");
+  EXPECT_THAT(outcome.progress.iteration_ns(), ElementsAre(2, 2));
+}
+
 TEST_F(ProgramRunnerTest, ReportsProgressOncePerInterval) {
   interval_ = absl::Milliseconds(10);
   std::vector<int32_t> reported;

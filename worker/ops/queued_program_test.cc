@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/ops/failure_reason.h"
@@ -6,6 +10,8 @@
 namespace perigee {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -75,6 +81,51 @@ TEST_F(QueuedProgramTest, AFailureOfThisRankAloneIsToldByWhatIsQueuedBehindIt) {
   EXPECT_EQ(path_->calls().back(), "combine 6");
   EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
   EXPECT_EQ(outcome.progress.last_sequence(), 6u);
+}
+
+TEST_F(QueuedProgramTest, IterationsAreTimedByMarksAroundThem) {
+  const ProgramOutcome outcome = Run(Layer() + " iterations: 14 time_iterations: true");
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  // One before each iteration and one behind the last of 12 and of 2.
+  const std::vector<std::string> calls = path_->calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "mark"), 14 + 2);
+  EXPECT_EQ(calls[0], "mark");
+  EXPECT_EQ(calls[5], "mark");
+  EXPECT_EQ(calls.back(), "mark");
+  const int64_t iteration_ns = 4 * absl::ToInt64Nanoseconds(FakeDataPath::kQueuedDuration);
+  EXPECT_THAT(outcome.progress.iteration_ns(), AllOf(SizeIs(14), Each(iteration_ns)));
+  EXPECT_EQ(outcome.progress.timings(3).count(), 14);
+  EXPECT_EQ(outcome.progress.timings(3).total_ns(), 0);
+  EXPECT_EQ(path_->timing(), Timing::kOperations) << "when the program has ended";
+}
+
+TEST_F(QueuedProgramTest, OfLongIterationsFourAreTimedAtATime) {
+  std::string program;
+  for (int i = 0; i < 30; ++i) program += kBarrier;
+  const ProgramOutcome outcome = Run(program + " iterations: 5 time_iterations: true");
+  EXPECT_EQ(path_->settled(), 2);
+  EXPECT_THAT(outcome.progress.iteration_ns(), SizeIs(5));
+}
+
+TEST_F(QueuedProgramTest, IterationsFromAFailureOnHaveNoTime) {
+  path_->set_behaviour([&](const std::string&, Sequence sequence) {
+    return sequence.value < 5 ? FakeDataPath::Outcome()
+                              : Leave(AbortReason::kCancelled, Operation::kBarrier, 5);
+  });
+  const ProgramOutcome outcome =
+      Run(absl::StrCat(kBarrier, kBarrier, " iterations: 4 time_iterations: true"));
+  EXPECT_EQ(outcome.status.reason(), "CANCELLED");
+  EXPECT_THAT(outcome.progress.iteration_ns(), SizeIs(2));
+  EXPECT_EQ(outcome.progress.iterations_done(), 2);
+}
+
+TEST_F(QueuedProgramTest, AMarkThatCannotBeSetDeclinesTheRest) {
+  Fail("mark", {absl::InternalError("no event"), {}});
+  const ProgramOutcome outcome =
+      Run(absl::StrCat(kBarrier, " iterations: 2 time_iterations: true"));
+  EXPECT_THAT(path_->calls(), ElementsAre("mark", "decline 1", "decline 2"));
+  EXPECT_EQ(outcome.status.code(), 13);
+  EXPECT_EQ(outcome.progress.iteration_ns_size(), 0);
 }
 
 TEST_F(QueuedProgramTest, WaitsAfterSoManyOperations) {

@@ -1,5 +1,8 @@
 #include "worker/testing/fake_data_path.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace perigee {
@@ -91,17 +94,29 @@ absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) 
 
 absl::Status FakeDataPath::Synchronize() {
   const std::vector<Outcome> queued = std::exchange(queued_, {});
+  const std::vector<size_t> marks = std::exchange(marks_, {});
   ++settled_;
-  durations_.clear();
-  for (const Outcome& outcome : queued) {
-    if (!outcome.status.ok()) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      last_error_ = outcome.record;
-      return outcome.status;
-    }
-    durations_.push_back(kQueuedDuration);
+  const auto failed = std::find_if(queued.begin(), queued.end(),
+                                   [](const Outcome& outcome) { return !outcome.status.ok(); });
+  ended_ = failed - queued.begin();
+  durations_.assign(timing_ == Timing::kOperations ? ended_ : 0, kQueuedDuration);
+  for (size_t i = 1; i < marks.size() && marks[i] <= ended_; ++i) {
+    durations_.push_back(static_cast<int64_t>(marks[i] - marks[i - 1]) * kQueuedDuration);
   }
-  return absl::OkStatus();
+  if (failed == queued.end()) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_error_ = failed->record;
+  return failed->status;
+}
+
+absl::Status FakeDataPath::MarkTime() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back("mark");
+  }
+  const Outcome outcome = behaviour_ ? behaviour_("mark", Sequence()) : Outcome{};
+  if (outcome.status.ok()) marks_.push_back(queued_.size());
+  return outcome.status;
 }
 
 absl::StatusOr<PlanPtr> FakeDataPath::Dispatch(Sequence sequence, const DispatchInput& input,

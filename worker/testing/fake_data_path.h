@@ -31,7 +31,8 @@ class FakeDataPath final : public DataPath {
 
   void set_behaviour(Behaviour behaviour) { behaviour_ = std::move(behaviour); }
   // From now on calls return OK and Synchronize tells the first failure, but for INVALID_ARGUMENT
-  // without a record, which is refused at once. Each operation takes kQueuedDuration.
+  // without a record, which is refused at once. Each operation takes kQueuedDuration. Marks, of
+  // which behaviour is asked too, are among the calls as "mark".
   static constexpr absl::Duration kQueuedDuration = absl::Milliseconds(2);
   void set_queues() { queues_ = true; }
   // "dispatch 1", "run_experts 0", "decline 7", in order.
@@ -45,6 +46,7 @@ class FakeDataPath final : public DataPath {
   void AwaitWaiter();
   bool cancel_requested() const;
   int settled() const { return settled_; }  // calls of Synchronize
+  Timing timing() const { return timing_; }
   DispatchInput last_dispatch() const { return last_dispatch_; }
   CombineInput last_combine() const { return last_combine_; }
   RunExpertsInput last_run_experts() const { return last_run_experts_; }
@@ -66,6 +68,9 @@ class FakeDataPath final : public DataPath {
   absl::Status Decline(Sequence sequence) override;
   bool queues() const override { return queues_; }
   absl::Status Synchronize() override;
+  size_t operations_ended() const override { return ended_; }
+  void set_timing(Timing timing) override { timing_ = timing; }
+  absl::Status MarkTime() override;
   std::vector<absl::Duration> durations() const override { return durations_; }
   void Abort(int32_t lost_rank, const std::string& reason) override;
   void RequestCancel(bool wanted) override;
@@ -81,8 +86,11 @@ class FakeDataPath final : public DataPath {
   const std::function<void()> on_end_;
   Behaviour behaviour_;
   bool queues_ = false;
+  Timing timing_ = Timing::kOperations;
   std::vector<Outcome> queued_;
+  std::vector<size_t> marks_;  // how many operations are queued before each
   int settled_ = 0;
+  size_t ended_ = 0;
   std::vector<absl::Duration> durations_;
   std::vector<BFloat16> rows_;
   std::vector<float> row_weights_;

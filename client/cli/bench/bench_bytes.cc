@@ -1,6 +1,7 @@
 #include "client/cli/bench/bench_bytes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace perigee {
@@ -21,6 +22,24 @@ ElementCosts Costs(const GroupPlan& plan, int64_t row_bytes, bool route_weights)
   return ElementCosts{row_bytes, route_weights, plan.geometry().topk};
 }
 
+// [R]
+std::vector<Traffic> DispatchOfRanks(const GroupPlan& plan, int64_t row_bytes) {
+  const ElementCosts costs = Costs(plan, row_bytes, /*route_weights=*/true);
+  std::vector<Traffic> ranks;
+  for (const RowCounts& rows : CountRows(plan)) ranks.push_back(DispatchTraffic(rows, costs));
+  return ranks;
+}
+
+std::vector<Traffic> CombineOfRanks(const GroupPlan& plan, int64_t row_bytes) {
+  const ElementCosts costs = Costs(plan, row_bytes, /*route_weights=*/false);
+  std::vector<Traffic> ranks;
+  for (const RowCounts& rows : CountRows(plan)) {
+    ranks.push_back(LocalSumTraffic(rows, costs));
+    ranks.back() += CombineTraffic(rows, costs);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 MovedBytes Moved(absl::Span<const Traffic> ranks) {
@@ -37,20 +56,17 @@ MovedBytes Moved(absl::Span<const Traffic> ranks) {
 }
 
 MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes) {
-  std::vector<Traffic> ranks;
-  for (const RowCounts& rows : CountRows(plan)) {
-    ranks.push_back(DispatchTraffic(rows, Costs(plan, row_bytes, /*route_weights=*/true)));
-  }
-  return Moved(ranks);
+  return Moved(DispatchOfRanks(plan, row_bytes));
 }
 
 MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes) {
-  const ElementCosts costs = Costs(plan, row_bytes, /*route_weights=*/false);
-  std::vector<Traffic> ranks;
-  for (const RowCounts& rows : CountRows(plan)) {
-    ranks.push_back(LocalSumTraffic(rows, costs));
-    ranks.back() += CombineTraffic(rows, costs);
-  }
+  return Moved(CombineOfRanks(plan, row_bytes));
+}
+
+MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes) {
+  std::vector<Traffic> ranks = DispatchOfRanks(plan, row_bytes);
+  const std::vector<Traffic> combine = CombineOfRanks(plan, row_bytes);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] += combine[rank];
   return Moved(ranks);
 }
 

@@ -22,6 +22,8 @@ MovedBytes Moved(absl::Span<const Traffic> ranks);
 // includes the local sum.
 MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes);
 MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes);
+// One of each.
+MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes);
 // expert_bytes: all matrices of one expert.
 MovedBytes PrefetchBytes(const GroupPlan& plan, int64_t expert_bytes);
 

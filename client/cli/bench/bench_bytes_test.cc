@@ -55,6 +55,16 @@ TEST(CombineBytes, IncludeTheLocalSumAndNoWeights) {
   EXPECT_EQ(CombineBytes(plan, kRowBytes).max_link_bytes, link);
 }
 
+TEST(StepBytes, AreThoseOfBothOperations) {
+  const GroupPlan plan = SmallPlan();
+  const MovedBytes step = StepBytes(plan, kRowBytes);
+  const MovedBytes dispatch = DispatchBytes(plan, kRowBytes);
+  const MovedBytes combine = CombineBytes(plan, kRowBytes);
+  EXPECT_EQ(step.total_bytes, dispatch.total_bytes + combine.total_bytes);
+  EXPECT_GT(step.max_local_bytes, dispatch.max_local_bytes);
+  EXPECT_LE(step.max_local_bytes, dispatch.max_local_bytes + combine.max_local_bytes);
+}
+
 TEST(PrefetchBytes, AreAMultipleOfAnExpert) {
   EXPECT_EQ(PrefetchBytes(SmallPlan(), 1000).total_bytes % 1000, 0);
 }

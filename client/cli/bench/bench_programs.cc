@@ -10,6 +10,10 @@
 namespace perigee {
 namespace {
 
+// Over the inputs in an iteration, back to back.
+constexpr int32_t kRounds = 4;
+constexpr int32_t kStepRounds = kRounds / 2;  // of two operations
+
 std::string PlanName(int32_t input) { return absl::StrCat("plan", input); }
 
 // Adds operations to a program and notes which of them count for what.
@@ -28,10 +32,10 @@ class Builder {
       dispatch->set_plan(PlanName(input));
     }
   }
-  void AddCombine(int32_t input) {
+  void AddCombine(int32_t input, const std::string& output) {
     v1::CombineOperation* combine = Add()->mutable_combine();
     combine->set_plan(PlanName(input));
-    combine->set_output(BenchOutput(input));
+    combine->set_output(output);
   }
   // The `count` operations added last are one time of `name`.
   void Time(const std::string& name, int count = 1) {
@@ -46,6 +50,13 @@ class Builder {
  private:
   BenchProgram built_;
 };
+
+BackToBackProgram RoundsOfDispatch(const std::string& name, int32_t inputs, bool saved) {
+  Builder builder;
+  const int32_t count = kRounds * inputs;
+  for (int32_t i = 0; i < count; ++i) builder.AddDispatch(i % inputs, saved);
+  return {name, builder.Take().program, count};
+}
 
 void AddExperts(Builder& builder, int32_t input) {
   v1::PrefetchWeightsOperation* prefetch = builder.Add()->mutable_prefetch_weights();
@@ -93,7 +104,7 @@ BenchProgram CombineProgram(int32_t inputs) {
   for (int32_t input = 0; input < inputs; ++input) {
     builder.AddDispatch(input, /*saved=*/true);
     builder.AddBarrier();
-    builder.AddCombine(input);
+    builder.AddCombine(input, BenchOutput(input));
     builder.Time("combine");
   }
   return builder.Take();
@@ -105,7 +116,7 @@ BenchProgram BenchLayerProgram(int32_t inputs) {
     builder.AddBarrier();
     builder.AddDispatch(input, /*saved=*/false);
     AddExperts(builder, input);
-    builder.AddCombine(input);
+    builder.AddCombine(input, BenchOutput(input));
     builder.Time("layer", 4);
   }
   return builder.Take();
@@ -117,6 +128,24 @@ BenchProgram CopyProgram(bool to_next_rank) {
   builder.Add()->mutable_probe_copy()->set_to_next_rank(to_next_rank);
   builder.Time("probe_copy");
   return builder.Take();
+}
+
+BackToBackProgram BackToBackDispatch(int32_t inputs) {
+  return RoundsOfDispatch("dispatch_back_to_back", inputs, /*saved=*/false);
+}
+
+BackToBackProgram BackToBackSavedPlan(int32_t inputs) {
+  return RoundsOfDispatch("dispatch_saved_plan_back_to_back", inputs, /*saved=*/true);
+}
+
+BackToBackProgram BackToBackStep(int32_t inputs) {
+  Builder builder;
+  const int32_t count = kStepRounds * inputs;
+  for (int32_t i = 0; i < count; ++i) {
+    builder.AddDispatch(i % inputs, /*saved=*/true);
+    builder.AddCombine(i % inputs, BenchOutput(i));  // two combines have not one output
+  }
+  return {"step_back_to_back", builder.Take().program, count};
 }
 
 absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
@@ -138,6 +167,24 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
         }
         times_ns[rank].push_back(sum_ns);
       }
+    }
+  }
+  return times_ns;
+}
+
+absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
+    const BackToBackProgram& program, const std::vector<std::vector<int64_t>>& ranks_ns,
+    int32_t warmup, int32_t iterations) {
+  std::vector<std::vector<int64_t>> times_ns(ranks_ns.size());
+  for (size_t rank = 0; rank < ranks_ns.size(); ++rank) {
+    const std::vector<int64_t>& rank_ns = ranks_ns[rank];
+    if (rank_ns.size() < static_cast<size_t>(warmup) + iterations) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " reports ", rank_ns.size(),
+                                              " iterations of ", program.name, ", expected ",
+                                              warmup + iterations));
+    }
+    for (int32_t i = warmup; i < warmup + iterations; ++i) {
+      times_ns[rank].push_back(rank_ns[i] / program.count);
     }
   }
   return times_ns;

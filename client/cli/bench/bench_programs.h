@@ -1,5 +1,5 @@
-// The programs of `perigee bench`. Each runs its operation once for every input, behind a barrier,
-// so that a time begins when all ranks are there.
+// The programs of `perigee bench`. Most run their operation once for every input, behind a barrier,
+// so that a time begins when all ranks are there; some have operations and nothing between them.
 #ifndef PERIGEE_CLIENT_CLI_BENCH_BENCH_PROGRAMS_H_
 #define PERIGEE_CLIENT_CLI_BENCH_BENCH_PROGRAMS_H_
 
@@ -42,10 +42,28 @@ BenchProgram BenchLayerProgram(int32_t inputs);
 // A copy within the shard, or to the next rank's.
 BenchProgram CopyProgram(bool to_next_rank);
 
+// Operations one behind the other, timed by whole iterations.
+struct BackToBackProgram {
+  std::string name;
+  v1::Program program;  // iterations and time_iterations are not set
+  int32_t count = 0;    // an iteration is so many of what is timed
+};
+
+// The inputs in turn, several times in an iteration. These too use the plans of DispatchProgram.
+BackToBackProgram BackToBackDispatch(int32_t inputs);
+BackToBackProgram BackToBackSavedPlan(int32_t inputs);
+// A dispatch by saved plan and a combine are one step: a combine consumes its rows. An iteration
+// has as many operations as those of the others.
+BackToBackProgram BackToBackStep(int32_t inputs);
+
 // What a program that has ended reports: [R] of [iterations * inputs] times in order, those of the
 // first `warmup` iterations left out. INTERNAL where a rank reports fewer.
 absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
     const TimedOperation& operation, const std::vector<std::vector<v1::OperationTiming>>& timings,
+    int32_t warmup, int32_t iterations);
+// ranks_ns: [R] of the times of iterations. [R] of [iterations], each divided by program.count.
+absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(
+    const BackToBackProgram& program, const std::vector<std::vector<int64_t>>& ranks_ns,
     int32_t warmup, int32_t iterations);
 
 }  // namespace perigee

@@ -57,6 +57,32 @@ TEST(BenchPrograms, ACopyGoesWhereItIsSaid) {
   EXPECT_TRUE(CopyProgram(true).program.operations(1).probe_copy().to_next_rank());
 }
 
+TEST(BackToBackPrograms, AreRoundsOfNothingButTheirOperation) {
+  const BackToBackProgram planned = BackToBackDispatch(2);
+  EXPECT_EQ(planned.count, 8);
+  ASSERT_EQ(planned.program.operations_size(), 8);
+  for (int i = 0; i < 8; ++i) {
+    const v1::DispatchOperation& dispatch = planned.program.operations(i).dispatch();
+    EXPECT_EQ(dispatch.hidden(), BenchHidden(i % 2));
+    EXPECT_EQ(dispatch.saved_plan(), "");
+  }
+  const BackToBackProgram saved = BackToBackSavedPlan(2);
+  EXPECT_EQ(saved.program.operations_size(), 8);
+  EXPECT_EQ(saved.program.operations(7).dispatch().saved_plan(), "plan1");
+}
+
+TEST(BackToBackPrograms, AStepDispatchesBeforeEveryCombineAndHasAnOutputForEach) {
+  const BackToBackProgram step = BackToBackStep(2);
+  EXPECT_EQ(step.count, 4);
+  ASSERT_EQ(step.program.operations_size(), 8);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(step.program.operations(2 * i).dispatch().hidden(), BenchHidden(i % 2));
+    const v1::CombineOperation& combine = step.program.operations(2 * i + 1).combine();
+    EXPECT_EQ(combine.plan(), i % 2 == 0 ? "plan0" : "plan1");
+    EXPECT_EQ(combine.output(), BenchOutput(i));
+  }
+}
+
 std::vector<v1::OperationTiming> Timings(const std::vector<std::vector<int64_t>>& times_ns) {
   std::vector<v1::OperationTiming> timings(times_ns.size());
   for (size_t i = 0; i < times_ns.size(); ++i) {
@@ -80,6 +106,18 @@ TEST(TimesOf, ARankThatReportsTooFewIsNamed) {
   const auto times_ns = TimesOf(timed, {Timings({{1, 2}}), Timings({{1}})}, 1, 1);
   EXPECT_THAT(std::string(times_ns.status().message()),
               HasSubstr("rank 1 reports no time of dispatch in iteration 2 of 2"));
+}
+
+TEST(TimesOf, AnIterationIsDividedByWhatItRepeats) {
+  BackToBackProgram program;
+  program.name = "dispatch_back_to_back";
+  program.count = 4;
+  auto times_ns = TimesOf(program, {{9, 40, 80}, {9, 44, 76}}, 1, 2);
+  ASSERT_TRUE(times_ns.ok()) << times_ns.status();
+  EXPECT_THAT(*times_ns, ElementsAre(ElementsAre(10, 20), ElementsAre(11, 19)));
+  times_ns = TimesOf(program, {{9, 40, 80}, {9, 44}}, 1, 2);
+  EXPECT_THAT(std::string(times_ns.status().message()),
+              HasSubstr("rank 1 reports 2 iterations of dispatch_back_to_back, expected 3"));
 }
 
 }  // namespace

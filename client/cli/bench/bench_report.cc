@@ -100,7 +100,24 @@ std::string CheckLine(const ShapeResult& shape) {
                       " tokens of rank 0 are not as computed here.\n");
 }
 
-bool HasPlan(const BenchResult& result) { return result.options.wants("plan"); }
+// What the names of the rows do not say.
+std::string Footnotes(const BenchOptions& options) {
+  std::string text = "\nTimes of the slowest rank. FLOOR: the bytes at the copy's rate.";
+  if (options.wants("plan")) {
+    absl::StrAppend(&text, " plan: dispatch less dispatch_saved_plan, on the same inputs.");
+  }
+  if (options.what != "layer") {
+    absl::StrAppend(&text,
+                    "\n_back_to_back: an iteration of several one behind the other, divided by "
+                    "their number; without that: single ones behind a barrier.");
+  }
+  if (options.wants("combine")) {
+    absl::StrAppend(&text,
+                    "\nstep: dispatch_saved_plan and combine; combine_back_to_back: "
+                    "step_back_to_back less dispatch_saved_plan_back_to_back.");
+  }
+  return absl::StrCat(text, "\n");
+}
 
 void WriteOptions(const BenchResult& result, JsonWriter& json) {
   const BenchOptions& options = result.options;
@@ -197,11 +214,7 @@ std::string BenchText(const BenchResult& result) {
                     OperationTable(shape, Shares(result.options)), CopyLine(shape, result.options),
                     CheckLine(shape));
   }
-  absl::StrAppend(&text, "\nTimes of the slowest rank. FLOOR: the bytes at the copy's rate.");
-  if (HasPlan(result)) {
-    absl::StrAppend(&text, " plan: dispatch less dispatch_saved_plan, on the same inputs.");
-  }
-  return absl::StrCat(text, "\n");
+  return absl::StrCat(text, Footnotes(result.options));
 }
 
 std::string BenchJson(const BenchResult& result) {

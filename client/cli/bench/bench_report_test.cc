@@ -51,6 +51,7 @@ TEST(BenchText, SaysWhatItWasMeasuredOn) {
   EXPECT_THAT(text, HasSubstr("0.500"));
   EXPECT_THAT(text, HasSubstr("48 tokens of rank 0 are as computed here"));
   EXPECT_THAT(text, HasSubstr("plan: dispatch less dispatch_saved_plan"));
+  EXPECT_THAT(text, HasSubstr("step_back_to_back less dispatch_saved_plan_back_to_back"));
   EXPECT_THAT(BenchText(Result(RankMemory::kOneForAll)), HasSubstr("that share its memory"));
 }
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/bench/bench_data.h"
 #include "client/cli/bench/bench_reference.h"
-#include "client/lib/program_monitor.h"
 
 namespace perigee {
 namespace {
@@ -33,6 +32,14 @@ TensorView View(v1::TensorDtype dtype, std::vector<int64_t> shape,
 
 int64_t RowBytes(const BenchShape& shape) {
   return shape.hidden * static_cast<int64_t>(sizeof(BFloat16));
+}
+
+// Sample by sample.
+std::vector<int64_t> Difference(const std::vector<int64_t>& whole_ns,
+                                const std::vector<int64_t>& part_ns) {
+  std::vector<int64_t> difference_ns;
+  for (size_t i = 0; i < whole_ns.size(); ++i) difference_ns.push_back(whole_ns[i] - part_ns[i]);
+  return difference_ns;
 }
 
 }  // namespace
@@ -151,6 +158,15 @@ absl::Status BenchSession::LoadWeights(const Bench& bench, RankTensors& tensors)
   return tensors.LoadLayer(kBenchLayer, kBenchWeightsVersion, {in, in, out});
 }
 
+absl::StatusOr<ProgramMonitor> BenchSession::Run(const Bench& bench, const v1::Program& program) {
+  ProgramMonitor monitor(options_.ranks);
+  absl::Status status = client_.ExecuteProgram(
+      bench.buffer, Generation(group_.generation()), program,
+      [&](const v1::ExecuteProgramResponse& message) { monitor.Update(message); });
+  if (!status.ok()) return status;
+  return monitor;
+}
+
 absl::StatusOr<std::vector<std::vector<int64_t>>> BenchSession::Execute(const Bench& bench,
                                                                         const BenchProgram& program,
                                                                         int32_t warmup,
@@ -158,18 +174,28 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> BenchSession::Execute(const Be
   v1::Program run = program.program;
   run.set_iterations(warmup + iterations);
   run.set_keep_durations(true);
-  ProgramMonitor monitor(options_.ranks);
-  const absl::Status status = client_.ExecuteProgram(
-      bench.buffer, Generation(group_.generation()), run,
-      [&](const v1::ExecuteProgramResponse& message) { monitor.Update(message); });
-  if (!status.ok()) return status;
+  const auto monitor = Run(bench, run);
+  if (!monitor.ok()) return monitor.status();
   std::vector<std::vector<int64_t>> times_ns;
   for (const TimedOperation& timed : program.timed) {
-    const auto ranks_ns = TimesOf(timed, monitor.timings(), warmup, iterations);
+    const auto ranks_ns = TimesOf(timed, monitor->timings(), warmup, iterations);
     if (!ranks_ns.ok()) return ranks_ns.status();
     times_ns.push_back(SlowestOfRanks(*ranks_ns));
   }
   return times_ns;
+}
+
+absl::StatusOr<std::vector<int64_t>> BenchSession::Execute(const Bench& bench,
+                                                           const BackToBackProgram& program) {
+  v1::Program run = program.program;
+  run.set_iterations(options_.warmup + options_.iterations);
+  run.set_time_iterations(true);
+  const auto monitor = Run(bench, run);
+  if (!monitor.ok()) return monitor.status();
+  const auto ranks_ns =
+      TimesOf(program, monitor->iterations_ns(), options_.warmup, options_.iterations);
+  if (!ranks_ns.ok()) return ranks_ns.status();
+  return SlowestOfRanks(*ranks_ns);
 }
 
 void BenchSession::Add(Bench& bench, const std::string& name, const std::vector<int64_t>& times_ns,
@@ -204,15 +230,32 @@ absl::Status BenchSession::MeasureDispatch(Bench& bench) {
   const std::vector<int64_t>& planned_ns = (*with_planning)[0];
   const std::vector<int64_t>& saved_ns = (*by_saved_plan)[0];
   if (options_.wants("plan")) {
-    std::vector<int64_t> difference_ns;
-    for (size_t i = 0; i < planned_ns.size(); ++i) {
-      difference_ns.push_back(planned_ns[i] - saved_ns[i]);
-    }
-    Add(bench, "plan", difference_ns, absl::nullopt);
+    Add(bench, "plan", Difference(planned_ns, saved_ns), absl::nullopt);
   }
   const MovedBytes bytes = DispatchBytes(bench.plan, RowBytes(bench.shape));
   Add(bench, "dispatch", planned_ns, bytes);
   Add(bench, "dispatch_saved_plan", saved_ns, bytes);
+  return MeasureDispatchBackToBack(bench);
+}
+
+absl::Status BenchSession::MeasureDispatchBackToBack(Bench& bench) {
+  const BackToBackProgram program = BackToBackDispatch(options_.inputs);
+  const auto planned_ns = Execute(bench, program);
+  if (!planned_ns.ok()) return planned_ns.status();
+  Add(bench, program.name, *planned_ns, DispatchBytes(bench.plan, RowBytes(bench.shape)));
+  absl::Status status = MeasureSavedPlanBackToBack(bench);
+  if (!status.ok() || !options_.wants("plan")) return status;
+  Add(bench, "plan_back_to_back", Difference(*planned_ns, bench.saved_plan_back_to_back_ns),
+      absl::nullopt);
+  return absl::OkStatus();
+}
+
+absl::Status BenchSession::MeasureSavedPlanBackToBack(Bench& bench) {
+  const BackToBackProgram program = BackToBackSavedPlan(options_.inputs);
+  auto times_ns = Execute(bench, program);
+  if (!times_ns.ok()) return times_ns.status();
+  Add(bench, program.name, *times_ns, DispatchBytes(bench.plan, RowBytes(bench.shape)));
+  bench.saved_plan_back_to_back_ns = *std::move(times_ns);
   return absl::OkStatus();
 }
 
@@ -221,10 +264,24 @@ absl::Status BenchSession::MeasureCombine(Bench& bench, RankTensors& tensors) {
   const bool wanted = options_.wants("combine");
   const auto times_ns = wanted ? Execute(bench, program) : Execute(bench, program, 0, 1);
   if (!times_ns.ok()) return times_ns.status();
-  if (wanted) {
-    Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan, RowBytes(bench.shape)));
+  absl::Status status = CheckOutputs(bench, tensors);
+  if (!status.ok() || !wanted) return status;
+  Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan, RowBytes(bench.shape)));
+  status = MeasureStepBackToBack(bench);
+  return status.ok() ? CheckOutputs(bench, tensors) : status;
+}
+
+absl::Status BenchSession::MeasureStepBackToBack(Bench& bench) {
+  if (bench.saved_plan_back_to_back_ns.empty()) {
+    if (absl::Status status = MeasureSavedPlanBackToBack(bench); !status.ok()) return status;
   }
-  return CheckOutputs(bench, tensors);
+  const BackToBackProgram program = BackToBackStep(options_.inputs);
+  const auto step_ns = Execute(bench, program);
+  if (!step_ns.ok()) return step_ns.status();
+  Add(bench, program.name, *step_ns, StepBytes(bench.plan, RowBytes(bench.shape)));
+  Add(bench, "combine_back_to_back", Difference(*step_ns, bench.saved_plan_back_to_back_ns),
+      CombineBytes(bench.plan, RowBytes(bench.shape)));
+  return absl::OkStatus();
 }
 
 absl::Status BenchSession::MeasureLayer(Bench& bench) {

@@ -12,6 +12,7 @@
 #include "client/cli/bench/bench_programs.h"
 #include "client/cli/bench/bench_result.h"
 #include "client/lib/client.h"
+#include "client/lib/program_monitor.h"
 #include "client/lib/rank_tensors.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/plan/plan.h"
@@ -43,6 +44,8 @@ class BenchSession {
     std::string buffer;
     std::vector<std::vector<int32_t>> routes;  // [inputs] of [R, S, K]
     GroupPlan plan;                            // of input 0: whose bytes are counted
+    // Of BackToBackSavedPlan, once measured.
+    std::vector<int64_t> saved_plan_back_to_back_ns;
     ShapeResult result;
   };
 
@@ -51,10 +54,14 @@ class BenchSession {
   absl::Status LoadWeights(const Bench& bench, RankTensors& tensors) const;
   absl::Status MeasureCopy(Bench& bench);
   absl::Status MeasureDispatch(Bench& bench);
+  absl::Status MeasureDispatchBackToBack(Bench& bench);
+  absl::Status MeasureSavedPlanBackToBack(Bench& bench);
   absl::Status MeasureCombine(Bench& bench, RankTensors& tensors);
+  absl::Status MeasureStepBackToBack(Bench& bench);
   absl::Status MeasureLayer(Bench& bench);
   absl::Status CheckOutputs(Bench& bench, RankTensors& tensors) const;
 
+  absl::StatusOr<ProgramMonitor> Run(const Bench& bench, const v1::Program& program);
   // One entry for each of program.timed: the slowest rank's times in order.
   absl::StatusOr<std::vector<std::vector<int64_t>>> Execute(const Bench& bench,
                                                             const BenchProgram& program,
@@ -63,6 +70,9 @@ class BenchSession {
                                                             const BenchProgram& program) {
     return Execute(bench, program, options_.warmup, options_.iterations);
   }
+  // The slowest rank's times, one for each iteration.
+  absl::StatusOr<std::vector<int64_t>> Execute(const Bench& bench,
+                                               const BackToBackProgram& program);
   void Add(Bench& bench, const std::string& name, const std::vector<int64_t>& times_ns,
            absl::optional<MovedBytes> bytes) const;
   std::vector<BFloat16> Hidden(const Bench& bench, int32_t input, RankId rank,
