@@ -4,6 +4,7 @@
 # shellcheck shell=bash disable=SC2034  # its readers are they
 set -euo pipefail
 
+readonly perigee=.device/programs/client/cli/perigee
 readonly layer=tests/testdata/moe_layer_e64_k8.safetensors
 readonly cuda_only='--gtest_filter=*cuda*:*Cuda*'
 table=()
@@ -16,6 +17,7 @@ prepare() {
       "${0##*/}" >&2
     exit 2
   fi
+  rm -rf .device/traces  # not every archive has them
   tar xJf .device/device.tar.xz -C .device
   ln -sfn "$PWD/tests" .device/programs/tests
   logs=${1:-$(mktemp -d)}
@@ -53,9 +55,12 @@ note_result() {
   table+=("$(printf '%-34s %-10s %4ds  %s' "$1" "$2" "$3" "$4")")
 }
 
-# The table; exit status 1 where a check failed.
+# The table, also in summary.txt of the logs; exit status 1 where a check failed.
 finish() {
-  printf '\n%-34s %-10s %5s  %s\n' what result time notes
-  printf '%s\n' "${table[@]}"
+  printf '\nLogs: %s\n\n' "$logs"
+  {
+    printf '%-34s %-10s %5s  %s\n' what result time notes
+    printf '%s\n' "${table[@]}"
+  } | tee "$logs/summary.txt"
   exit "$failed"
 }

@@ -5,21 +5,42 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/device/pack.sh
+usage: tests/device/pack.sh [--traces DIR]
 
 Builds the device tests, the contract suite and the three programs with gRPC, the CUDA runtime and
 libstdc++ linked in, strips and packs them into .device/device.tar.xz. Copy the checkout with that
 folder to the GPU machine and run tests/device/run.sh there, or run_many.sh where it has several GPUs.
-BAZEL names the command to build with
-(default: bazel).
+BAZEL names the command to build with (default: bazel).
+
+  --traces DIR  pack e256_k8.safetensors and e256_k8_early.safetensors of DIR, too: routes that
+                run.sh bench measures
+
+Exit status 1 where the archive has 60 MiB or more.
 TEXT
 }
 
-case ${1:-} in
-  --help | -h) usage && exit 0 ;;
-  "") ;;
-  *) printf 'pack.sh: unknown argument: %s\n' "$1" >&2 && usage >&2 && exit 2 ;;
-esac
+wrong_use() {
+  printf 'pack.sh: %s\n' "$1" >&2
+  usage >&2
+  exit 2
+}
+
+traces=()
+while (($# > 0)); do
+  case $1 in
+    --help | -h) usage && exit 0 ;;
+    --traces)
+      [[ -n ${2:-} ]] || wrong_use "--traces takes a directory"
+      for name in e256_k8 e256_k8_early; do
+        traces+=("$(realpath -m "$2")/$name.safetensors")
+        [[ -f ${traces[-1]} ]] || wrong_use "--traces: there is no ${traces[-1]}"
+      done
+      shift
+      ;;
+    *) wrong_use "unknown argument: $1" ;;
+  esac
+  shift
+done
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 read -ra bazel <<<"${BAZEL:-bazel}"
@@ -43,5 +64,15 @@ for label in "${programs[@]}"; do
   mkdir -p ".device/programs/${path%%:*}"
   strip -o ".device/programs/${path/:/\/}" "$bin/${path/:/\/}"
 done
-XZ_OPT="-T0 -2" tar cJf .device/device.tar.xz -C .device --remove-files tests programs
+packed=(tests programs)
+if ((${#traces[@]} > 0)); then
+  packed+=(traces)
+  mkdir -p .device/traces
+  cp --no-preserve=mode "${traces[@]}" .device/traces
+fi
+XZ_OPT="-T0 -2" tar cJf .device/device.tar.xz -C .device --remove-files "${packed[@]}"
 du -h .device/device.tar.xz
+if (($(stat -c %s .device/device.tar.xz) >= 60 << 20)); then
+  printf 'pack.sh: .device/device.tar.xz has 60 MiB or more\n' >&2
+  exit 1
+fi

@@ -11,8 +11,12 @@ Needs CUDA and nothing else. Sections, all of them by default:
   contract   the contract suite on the CUDA backend, ranks as streams of one process
   sanitizer  compute-sanitizer memcheck and racecheck on small shapes
   layer      a coordinator and 8 worker processes that share the GPU under MPS run a trained layer
+  bench      planning, dispatch and combine of 8 workers that share the GPU under MPS, with random
+             routes and, where pack.sh was given --traces, recorded ones; then each layer of those
   loss       ranks that are killed, stopped or never arrive, a process each, without MPS
-Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
+Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one):
+plain files only, one for each check, summary.txt with the table, and bench.jsonl, to which bench adds
+a line of JSON for each of its calls (keys: docs/cli.md). tests/bench/plot_skew.py draws from it.
 TEXT
 }
 
@@ -25,26 +29,29 @@ while (($# > 0)); do
       logs=${2:?--logs needs a directory}
       shift
       ;;
-    device | contract | sanitizer | layer | loss) sections+=("$1") ;;
+    device | contract | sanitizer | layer | bench | loss) sections+=("$1") ;;
     *) printf 'run.sh: unknown argument: %s\n' "$1" >&2 && usage >&2 && exit 2 ;;
   esac
   shift
 done
-((${#sections[@]} > 0)) || sections=(device contract sanitizer layer loss)
+((${#sections[@]} > 0)) || sections=(device contract sanitizer layer bench loss)
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tests/device/checks.sh
 source tests/device/checks.sh
 prepare "$logs"
 
+# Its pipes and sockets are no logs.
 start_mps() {
-  export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps_log
-  mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+  CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d)
+  export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY=$logs/mps_log
+  mkdir -p "$CUDA_MPS_LOG_DIRECTORY"
   nvidia-cuda-mps-control -d
 }
 stop_mps() {
   [[ -n ${CUDA_MPS_PIPE_DIRECTORY:-} ]] || return 0
   echo quit | nvidia-cuda-mps-control || true
+  rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
   unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 }
 
@@ -89,13 +96,58 @@ run_sanitizer() {
 
 run_layer() {
   start_mps
-  check "moe-layer, 8 workers, MPS" 120 .device/programs/client/cli/perigee run moe-layer --input "$layer" \
+  check "moe-layer, 8 workers, MPS" 120 "$perigee" run moe-layer --input "$layer" \
     --backend cuda --shared-gpu --iterations 20
   check "never arrives, MPS" 120 env PERIGEE_DEVICE_SLACK_MS=1 .device/tests/rank_loss_test \
     '--gtest_filter=*NeverArrives*cuda*'
   stop_mps
-  check "moe-layer, 8 workers, no MPS" 180 .device/programs/client/cli/perigee run moe-layer --input "$layer" \
+  check "moe-layer, 8 workers, no MPS" 180 "$perigee" run moe-layer --input "$layer" \
     --backend cuda --shared-gpu
+}
+
+# bench NAME LIMIT ARGUMENT...: a call on 8 workers, its JSON as a table and as a line of bench.jsonl.
+bench() {
+  local name=$1 limit=$2
+  shift 2
+  check "$name" "$limit" "$perigee" bench "$@" --backend cuda --shared-gpu --ranks 8 \
+    --sms 16 --local-sms 16 --json
+  local json
+  json=$(sed -n '/^{$/,/^}$/s/^ *//p' "$log")
+  [[ -n $json ]] || return 0
+  paste -sd '' <<<"$json" >>"$logs/bench.jsonl"
+  awk -F '": ' '
+    { key = $1; value = $2; gsub(/"/, "", key); gsub(/^"|"?,?$/, "", value); got[key] = value }
+    key == "own_gb_per_s" { printf "%s   copy: %.0f GB/s\n", got["shape"], value }
+    key == "floor_over_median" {
+      printf "  %-28s %9.1f us  %9.1f-%.1f us  ",
+        got["operation"], got["median_us"], got["p25_us"], got["p75_us"]
+      if (value == "null") print "-"; else printf "floor %9.1f us  %.3f\n", got["floor_us"], value
+    }' <<<"$json" | cut -c1-110
+}
+
+run_bench() {
+  local traces=.device/traces trace number
+  start_mps
+  bench "bench" 120 all --shape S4096,H7168,K8,E256,P128 --shape S8192,H3584,K8,E256,P128 \
+    --shape S128,H7168,K8,E256,P16
+  bench "bench plan" 120 plan --shape S8192,H3584,K8,E256 --shape S8192,H3584,K8,E896
+  if [[ -d $traces ]]; then
+    for trace in e256_k8:1 e256_k8_early:2; do
+      bench "bench $trace" 120 all --trace "$traces/${trace%:*}.safetensors" --layer "${trace#*:}" \
+        --shape S4096,H7168,K8,E256,P128 --shape S8192,H3584,K8,E256,P128
+    done
+    # All layers that the traces have, briefly: for a plot.
+    for trace in e256_k8 e256_k8_early; do
+      for number in 0 1 2 3; do
+        bench "sweep $trace:$number" 30 all --trace "$traces/$trace.safetensors" --layer "$number" \
+          --shape S4096,H7168,K8,E256,P128 --inputs 1 --iterations 5
+      done
+    done
+  else
+    printf 'No %s: routes of traces are LEFT OUT. See pack.sh --traces.\n' "$traces"
+    note_result "bench of traces" "left out" 0 "packed without --traces"
+  fi
+  stop_mps
 }
 
 run_loss() {
@@ -113,6 +165,7 @@ for section in "${sections[@]}"; do
     contract) run_contract ;;
     sanitizer) run_sanitizer ;;
     layer) run_layer ;;
+    bench) run_bench ;;
     loss) run_loss ;;
   esac
 done

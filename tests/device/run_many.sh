@@ -64,7 +64,6 @@ if ((gpus < present)); then
 fi
 unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 export NCCL_NVLS_ENABLE=0 PERIGEE_DEVICES=$gpus
-readonly perigee=.device/programs/client/cli/perigee
 
 # show: the last check's log, its lines of JSON left out.
 show() {
@@ -138,5 +137,4 @@ for section in "${sections[@]}"; do
     loss) run_loss ;;
   esac
 done
-printf '\nLogs: %s\n' "$logs"
 finish
