@@ -125,21 +125,19 @@ __global__ void __launch_bounds__(SummerShape::kThreads, 1)
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
   AwaitKernelAhead();
-  GridBarrier grid(path.grid);
+  GridBarrier grid(path, mark);
   // Orders: every rank's staging and local sums in its shard before the reads of it below.
   if (blockIdx.x == 0 && !Enter(path, mark, entry, site) && threadIdx.x == 0) {
     SetVerdict(path.grid, kCombineNotEntered);
   }
-  grid.Sync();
-  if (Verdict(path.grid, kCombineNotEntered)) return grid.Leave();
+  if (!grid.Sync() || Verdict(path.grid, kCombineNotEntered)) return grid.Leave();
   RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
   const RowTickets tickets(&path.grid->next[kTokenSumQueue], path.geometry.tokens,
                            path.row_bytes());
   summer.Sum(tickets, [&](int64_t token) { return SumOfToken(path, arguments, token); });
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  grid.Sync();
   // Orders: the reads above before whatever any rank writes to its shard next.
-  if (blockIdx.x == 0) Exit(path, mark, site);
+  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
   grid.Leave();
 }
 

@@ -31,11 +31,12 @@ constexpr int kLeastComputeMajor = 9;
 class CudaBackend final : public Backend {
  public:
   CudaBackend(CudaBackendOptions options, std::string description, HandleKind kind,
-              std::shared_ptr<SmBudget> sms, int32_t local_sms)
+              std::shared_ptr<SmBudget> sms, int32_t device_sms, int32_t local_sms)
       : options_(std::move(options)),
         description_(std::move(description)),
         kind_(kind),
         sms_(std::move(sms)),
+        device_sms_(device_sms),
         local_sms_(local_sms) {}
 
   BackendInfo info() const override {
@@ -71,7 +72,13 @@ class CudaBackend final : public Backend {
       const DataPathOptions& options) override {
     absl::Status status = CheckDataPathOptions(options, kHostGranularityBytes);
     if (!status.ok()) return status;
-    auto share = SmBudget::Reserve(sms_, options.sms > 0 ? options.sms : options_.sms_per_buffer);
+    const int32_t sms = options.sms > 0 ? options.sms : options_.sms_per_buffer;
+    // Blocks that wait for each other must all run at once.
+    if (sms > device_sms_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("SMs of a buffer is ", sms, ", the device has ", device_sms_));
+    }
+    auto share = SmBudget::Reserve(sms_, sms);
     if (!share.ok()) return share.status();
     DataPathOptions resolved = options;
     if (resolved.local_sms == 0) resolved.local_sms = local_sms_;
@@ -83,6 +90,7 @@ class CudaBackend final : public Backend {
   const std::string description_;
   const HandleKind kind_;
   const std::shared_ptr<SmBudget> sms_;
+  const int32_t device_sms_;
   const int32_t local_sms_;  // where a data path's options leave it open
 };
 
@@ -132,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const CudaBackendOpti
   if (!kind.ok()) return kind.status();
   if (absl::Status status = LoadAllKernels(options.device); !status.ok()) return status;
   return std::make_unique<CudaBackend>(options, device->name, *kind,
-                                       std::make_shared<SmBudget>(sms),
+                                       std::make_shared<SmBudget>(sms), device->multiprocessors,
                                        std::min<int32_t>(sms, device->multiprocessors));
 }
 

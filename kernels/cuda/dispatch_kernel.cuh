@@ -43,7 +43,7 @@ __device__ inline bool PlanGroups(const PathView& path, const OperationMark& mar
   ClearPlan(path, planning.plan);
   ClearLinks(path);
   CountRoutes(path, planning, memory);
-  grid.Sync();
+  if (!grid.Sync()) return false;
   if (blockIdx.x == 0) {
     PublishCounts(path, mark, planning);
     __syncthreads();
@@ -54,21 +54,19 @@ __device__ inline bool PlanGroups(const PathView& path, const OperationMark& mar
   }
   SumBlockCounts(path, planning.scratch, static_cast<int32_t>(blockIdx.x),
                  [&](int32_t expert, int32_t sum) { memory.earlier[expert] = sum; });
-  grid.Sync();
-  if (Verdict(path.grid, kNotEntered)) return false;
+  if (!grid.Sync() || Verdict(path.grid, kNotEntered)) return false;
   for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
     const bool good = CollectCounts(path, mark, planning.scratch, rank);
     if (!good && threadIdx.x == 0) SetVerdict(path.grid, kBadCounts);
   }
-  grid.Sync();
-  if (Verdict(path.grid, kBadCounts)) return false;
+  if (!grid.Sync() || Verdict(path.grid, kBadCounts)) return false;
   Balance(path, planning.scratch, memory, planning.plan, transfers);
   SplitExperts(path, planning.scratch, memory, transfers);
-  grid.Sync();
+  if (!grid.Sync()) return false;
   for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
     ArrangeGroups(path, planning.scratch, memory, planning.plan, rank);
   }
-  grid.Sync();
+  if (!grid.Sync()) return false;
   FetchTables(path, planning.scratch, memory);
   __syncthreads();
   return true;
@@ -160,6 +158,16 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   if (blockIdx.x == 0) AwaitKernelAhead();
 }
 
+// The plan's duplicate lists, when all ranks have arrived with what they sent.
+__device__ inline void ListDuplicates(const PathView& path, const OperationMark& mark,
+                                      const PlanningArguments& planning, int32_t used,
+                                      GridBarrier& grid) {
+  CountGroups(path, planning, used);
+  if (!grid.Sync()) return;
+  const bool possible = StartGroups(path, mark, planning, used);
+  if (grid.Sync() && possible) PlaceDuplicates(path, mark, planning, used);
+}
+
 // A rank that refused an earlier operation of the queue has told the others, and declines.
 __device__ inline void DeclineInTurn(const PathView& path, const OperationMark& mark,
                                      const EntryArguments& entry) {
@@ -175,32 +183,27 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   if (Stopped(path)) return DeclineInTurn(path, mark, entry);
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  GridBarrier grid(path.grid);
+  GridBarrier grid(path, mark);
   const PlanningMemory memory =
       PlacePlanningMemory(path, planning.scratch, reinterpret_cast<int32_t*>(shared));
-  if (!PlanGroups(path, mark, entry, planning, memory, site, grid)) {
-    TellPlanned(path, mark, false);
-    return grid.Leave();
+  bool goes_on = PlanGroups(path, mark, entry, planning, memory, site, grid);
+  if (goes_on) {
+    AssignRoutes(path, planning, memory);
+    goes_on = grid.Sync();
   }
-  AssignRoutes(path, planning, memory);
-  grid.Sync();
-  TellPlanned(path, mark, true);
+  TellPlanned(path, mark, goes_on);
+  if (!goes_on) return grid.Leave();
   if (send.keeps_beside) LaunchDependents();
   Send(path, send, true, shape, reinterpret_cast<std::byte*>(shared));
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
   const int32_t used = UsedRows(send.plan, path.geometry);
-  grid.Sync();
-  if (blockIdx.x == 0 && !Exit(path, mark, site) && threadIdx.x == 0) {
+  goes_on = grid.Sync();
+  if (goes_on && blockIdx.x == 0 && !Exit(path, mark, site) && threadIdx.x == 0) {
     SetVerdict(path.grid, kNotLeft);
   }
-  grid.Sync();
+  goes_on = goes_on && grid.Sync() && !Verdict(path.grid, kNotLeft);
   LaunchDependents();
-  if (Verdict(path.grid, kNotLeft)) return grid.Leave();
-  CountGroups(path, planning, used);
-  grid.Sync();
-  const bool possible = StartGroups(path, mark, planning, used);
-  grid.Sync();
-  if (possible) PlaceDuplicates(path, mark, planning, used);
+  if (goes_on) ListDuplicates(path, mark, planning, used, grid);
   grid.Leave();
 }
 
@@ -208,22 +211,24 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
     DispatchWithPlanKernel(PathView path, OperationMark mark, EntryArguments entry,
                            SendArguments send, MoverShape shape) {
   extern __shared__ uint4 shared[];
-  GridBarrier grid(path.grid);
+  GridBarrier grid(path, mark);
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
   if (blockIdx.x == 0 && threadIdx.x == 0) path.grid->next_own = 0;
+  // All blocks run before this rank says that it is there: a KeepKernel of a rank on the same
+  // device may hold SMs from then on until this kernel has left.
+  const bool all_run = grid.Sync();
   // Orders: peers' reads of this shard in the last combine before the stores below.
-  if (blockIdx.x == 0 && !Enter(path, mark, entry, LoadBarrierSite(path)) && threadIdx.x == 0) {
+  if (blockIdx.x == 0 && !(all_run && Enter(path, mark, entry, site)) && threadIdx.x == 0) {
     SetVerdict(path.grid, kNotEntered);
   }
-  grid.Sync();
-  const bool entered = !Verdict(path.grid, kNotEntered);
+  const bool entered = all_run && grid.Sync() && !Verdict(path.grid, kNotEntered);
   TellPlanned(path, mark, entered);
   if (!entered) return grid.Leave();
   if (send.keeps_beside) LaunchDependents();
   Send(path, send, false, shape, reinterpret_cast<std::byte*>(shared));
-  BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  grid.Sync();
-  if (blockIdx.x == 0) Exit(path, mark, site);
+  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
   LaunchDependents();
   grid.Leave();
 }

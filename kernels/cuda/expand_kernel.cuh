@@ -29,13 +29,13 @@ __global__ void ExpandKernel(PathView path, OperationMark mark, PlanView plan, M
   mover.Move(tickets, [&](int64_t i) {
     RowMove move;
     const DeviceDuplicateGroup group = plan.duplicate_groups[i];
-    if (group.expanded()) return move;
-    move.from = RowAt(rows, group.primary_row, path.hidden);
+    // Of those that are written already, the list is looked at all the same.
+    if (!group.expanded()) move.from = RowAt(rows, group.primary_row, path.hidden);
     if (LaneId() >= group.count()) return move;
     const int32_t row = plan.duplicate_rows[group.start + LaneId()];
     if (row < 0 || row >= used) {
       ReportLink(path, mark, row, group.primary_row, LaneId() + 1);
-    } else {
+    } else if (!group.expanded()) {
       move.to = RowAt(rows, row, path.hidden);
     }
     return move;

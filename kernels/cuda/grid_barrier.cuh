@@ -5,29 +5,30 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/path_view.h"
+#include "kernels/cuda/device_words.cuh"
 
 namespace perigee {
 
-// Of one launch: every block makes one, calls Sync as often as all others, and Leave once. Not
-// bounded by a deadline: blocks wait here for those of their own kernel alone, each of which is
-// bounded.
+// Of one launch: every block makes one, calls Sync as often as all others, and Leave once. Blocks
+// wait here for those of their own kernel alone, each of which is bounded; where one never runs (SM
+// budgets that do not hold, on this device), until the host gives up and raises the abort word.
 class GridBarrier {
  public:
-  __device__ explicit GridBarrier(GridWords* words) : words_(words) {}
+  __device__ GridBarrier(const PathView& path, const OperationMark& mark)
+      : path_(path), mark_(mark), words_(path.grid) {}
 
-  // All threads of the block. What any thread of the grid has done before is seen after it.
-  __device__ void Sync() {
+  // All threads of the block. What any thread of the grid has done before is seen after it. False:
+  // the path has been broken, no other Sync may be waited for.
+  __device__ bool Sync() {
     ++rounds_;
     __syncthreads();
+    bool aborted = false;
     if (threadIdx.x == 0) {
       __threadfence();
       atomicAdd(&words_->arrived, 1u);
-      const uint32_t wanted = rounds_ * gridDim.x;
-      while (Load(&words_->arrived) < wanted) {
-      }
+      aborted = !Await(rounds_ * gridDim.x);
     }
-    __syncthreads();
+    return __syncthreads_or(aborted ? 1 : 0) == 0;
   }
 
   // All threads, after the last Sync. The last block to leave makes the words ready for the
@@ -45,12 +46,38 @@ class GridBarrier {
   }
 
  private:
+  // The abort word lies in host memory: not looked at before this has waited for long.
+  static constexpr uint64_t kPatienceNs = 2'000'000;
+  static constexpr int kLooksAtATime = 1024;
+
+  __device__ bool Await(uint32_t wanted) {
+    uint64_t next_poll = 0;
+    bool wanted_away = false;
+    while (true) {
+      for (int i = 0; i < kLooksAtATime; ++i) {
+        if (Load(&words_->arrived) >= wanted) return true;
+      }
+      const uint64_t now = DeviceTime();
+      if (next_poll == 0) next_poll = now + kPatienceNs;
+      if (now < next_poll) continue;
+      next_poll = now + kPatienceNs;
+      // A block that waits for other ranks sees the word at once and comes here: time for that, it
+      // has more to report.
+      const bool aborted = LoadRelaxed(&path_.page->abort) != 0;
+      if (aborted && wanted_away) break;
+      wanted_away = aborted;
+    }
+    if (BreakPath(path_)) Publish(path_.page->report, mark_, ReportKind::kAborted);
+    return false;
+  }
   static __device__ uint32_t Load(const uint32_t* word) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
   }
 
+  const PathView& path_;
+  const OperationMark& mark_;
   GridWords* words_;
   uint32_t rounds_ = 0;
 };

@@ -128,6 +128,9 @@ __device__ inline bool StartGroups(const PathView& path, const OperationMark& ma
       if (group == 0) continue;
       const auto start = static_cast<int32_t>(place & 0xffffffffu);
       auto count = static_cast<uint32_t>(group & 0xffffffffu);
+      if (count >= static_cast<uint32_t>(path.geometry.topk)) {
+        ReportLink(path, mark, 4 * at + i, -1, static_cast<int32_t>(count));
+      }
       if (quad.ordinal(i) & kExpandedAtSource) count |= kExpandedGroup;
       arguments.plan.duplicate_groups[place >> 32] = {4 * at + i, start, count};
       arguments.scratch.duplicate_start[4 * at + i] = start;
