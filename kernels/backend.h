@@ -129,6 +129,9 @@ struct DataPathOptions {
   // Each rank's shard [R] as mapped here, this rank's own included (kernels/layout/shard_layout.h).
   std::vector<std::byte*> shards;
   absl::Duration operation_timeout = absl::Seconds(10);
+  // The same for the first collective operation, which waits for ranks that still start. Zero: as
+  // operation_timeout.
+  absl::Duration warmup_timeout = absl::ZeroDuration();
   int threads = 1;  // host backend: threads that share one operation's rows
   // The rest is for the CUDA backend.
   // SMs of kernels that wait for peers or reach into their memory, reserved while the data path

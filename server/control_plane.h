@@ -52,6 +52,7 @@ struct NewBuffer {
   std::string buffer_id;  // empty: chosen here
   v1::BufferShape shape;
   int64_t operation_timeout_ms = 0;
+  int64_t warmup_timeout_ms = 0;
   int32_t sms = 0;
   int32_t local_sms = 0;
   bool no_programmatic_launch = false;

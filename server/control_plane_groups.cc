@@ -125,8 +125,9 @@ void ControlPlane::CreateBuffer(const NewBuffer& request, CallDone done) {
   Entry& entry = found->second;
   const auto shape = CompleteShape(request.shape, entry.machine->Describe().ranks());
   if (!shape.ok()) return done({shape.status(), {}, {}});
-  const absl::Status timeout = CheckOperationTimeout(request.operation_timeout_ms);
-  if (!timeout.ok()) return done({timeout, {}, {}});
+  const absl::Status timeouts =
+      CheckTimeouts(request.operation_timeout_ms, request.warmup_timeout_ms);
+  if (!timeouts.ok()) return done({timeouts, {}, {}});
   const absl::Status sms = CheckSms(request.sms, request.local_sms);
   if (!sms.ok()) return done({sms, {}, {}});
 
@@ -139,6 +140,7 @@ void ControlPlane::CreateBuffer(const NewBuffer& request, CallDone done) {
   created.buffer.set_name(name);
   *created.buffer.mutable_shape() = *shape;
   created.buffer.set_operation_timeout_ms(request.operation_timeout_ms);
+  created.buffer.set_warmup_timeout_ms(request.warmup_timeout_ms);
   created.buffer.set_sms(request.sms);
   created.buffer.set_local_sms(request.local_sms);
   created.buffer.set_no_programmatic_launch(request.no_programmatic_launch);

@@ -148,6 +148,9 @@ Facts FactsOf(const v1::Buffer& buffer) {
   if (buffer.operation_timeout_ms() != 0) {
     facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
   }
+  if (buffer.warmup_timeout_ms() != 0) {
+    facts.push_back({"warm-up timeout", absl::StrCat(buffer.warmup_timeout_ms(), " ms")});
+  }
   if (buffer.sms() != 0) facts.push_back({"SMs", absl::StrCat(buffer.sms())});
   if (buffer.local_sms() != 0) facts.push_back({"local SMs", absl::StrCat(buffer.local_sms())});
   if (buffer.no_programmatic_launch()) facts.push_back({"programmatic launch", "no"});
@@ -237,6 +240,7 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("intermediate", int32_t{shape.intermediate()});
   json.Field("layers", int32_t{shape.layers()});
   json.Field("operation_timeout_ms", int64_t{buffer.operation_timeout_ms()});
+  json.Field("warmup_timeout_ms", int64_t{buffer.warmup_timeout_ms()});
   json.Field("sms", int32_t{buffer.sms()});
   json.Field("local_sms", int32_t{buffer.local_sms()});
   json.Field("programmatic_launch", !buffer.no_programmatic_launch());

@@ -70,6 +70,8 @@ absl::StatusOr<v1::Buffer> Client::CreateBuffer(const std::string& group,
   *request.mutable_buffer()->mutable_shape() = options.shape;
   request.mutable_buffer()->set_operation_timeout_ms(
       absl::ToInt64Milliseconds(options.operation_timeout));
+  request.mutable_buffer()->set_warmup_timeout_ms(
+      absl::ToInt64Milliseconds(options.warmup_timeout));
   request.mutable_buffer()->set_sms(options.sms);
   request.mutable_buffer()->set_local_sms(options.local_sms);
   request.mutable_buffer()->set_no_programmatic_launch(!options.programmatic_launch);

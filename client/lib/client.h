@@ -31,6 +31,7 @@ struct BufferOptions {
   std::string buffer_id = "";  // empty: the server chooses
   v1::BufferShape shape = {};
   absl::Duration operation_timeout = absl::ZeroDuration();  // zero: the server's default
+  absl::Duration warmup_timeout = absl::ZeroDuration();     // of the first operation; likewise
   // Backend cuda; what they mean: v1::Buffer.
   int32_t sms = 0;
   int32_t local_sms = 0;

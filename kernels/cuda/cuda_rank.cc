@@ -93,8 +93,7 @@ EntryArguments EntryOf(const CudaRank& rank, const OperationDescriptor& descript
   entry.statement.tag = rank.TagOf(rank.progress->sequence());
   entry.statement.descriptor = descriptor;
   entry.statement_hash = HashStatement(entry.statement);
-  entry.timeout_ns =
-      static_cast<uint64_t>(absl::ToInt64Nanoseconds(rank.progress->options().operation_timeout));
+  entry.timeout_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(rank.progress->timeout()));
   entry.flags = flags;
   return entry;
 }
@@ -119,8 +118,8 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   auto first = rank.plans->Take();
   if (!first.ok()) return first.status();
   rank.plans->GiveBack(*std::move(first));
-  rank.progress = std::make_unique<Progress>(
-      ProgressOptions{options.rank, options.generation, options.operation_timeout});
+  rank.progress = std::make_unique<Progress>(ProgressOptions{
+      options.rank, options.generation, options.operation_timeout, options.warmup_timeout});
   return rank;
 }
 

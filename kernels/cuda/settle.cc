@@ -180,7 +180,7 @@ absl::Status ClearReport(CudaRank& rank) {
 absl::Status WaitForStream(CudaRank& rank) {
   const absl::Duration limit =
       rank.progress->options().operation_timeout * static_cast<int64_t>(rank.queued.size() + 1) +
-      kComputeLimit;
+      rank.progress->options().warmup_timeout + kComputeLimit;
   const absl::Time start = absl::Now();
   while (true) {
     const absl::StatusOr<bool> empty = (*rank.stream)->Query();

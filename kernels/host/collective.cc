@@ -22,11 +22,12 @@ RankBarrierOptions BarrierOptions(const CollectiveOptions& options) {
 Collective::Collective(CollectiveOptions options)
     : options_(std::move(options)),
       barrier_(BarrierOptions(options_)),
-      progress_({options_.rank, options_.generation, options_.operation_timeout}) {}
+      progress_({options_.rank, options_.generation, options_.operation_timeout,
+                 options_.warmup_timeout}) {}
 
 absl::Status Collective::Begin(Sequence sequence, Operation operation) {
   if (absl::Status status = progress_.Begin(sequence, operation); !status.ok()) return status;
-  deadline_ = barrier_.now() + options_.operation_timeout;
+  deadline_ = barrier_.now() + progress_.timeout();
   return progress_.skips() ? Skipped(operation) : absl::OkStatus();
 }
 

@@ -28,6 +28,7 @@ struct CollectiveOptions {
   Generation generation;
   std::vector<ShardView> shards;  // [R]; only control words and planning headers are touched
   absl::Duration operation_timeout = absl::Seconds(10);
+  absl::Duration warmup_timeout = absl::ZeroDuration();  // of the first; zero: as the others
   MonotonicClock clock = SteadyClock();
   absl::Duration wait_slice = absl::Milliseconds(100);
   absl::Duration spin = absl::ZeroDuration();

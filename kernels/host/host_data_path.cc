@@ -24,6 +24,7 @@ std::unique_ptr<Collective> MakeCollective(const HostRank& rank, const DataPathO
   collective.generation = options.generation;
   collective.shards = rank.shards;
   collective.operation_timeout = options.operation_timeout;
+  collective.warmup_timeout = options.warmup_timeout;
   collective.clock = backend.clock;
   collective.wait_slice = backend.wait_slice;
   collective.spin = backend.spin;

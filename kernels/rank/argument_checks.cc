@@ -131,6 +131,11 @@ absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granula
                                                    absl::FormatDuration(options.operation_timeout),
                                                    ", expected more than 0"));
   }
+  if (options.warmup_timeout < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("warm-up timeout is ",
+                                                   absl::FormatDuration(options.warmup_timeout),
+                                                   ", expected 0 or more"));
+  }
   if (absl::Status status = CheckIdentity(options); !status.ok()) return status;
   return CheckShards(options, granularity_bytes);
 }

@@ -49,7 +49,14 @@ absl::Status Progress::BeginLocal(Operation operation) {
 
 void Progress::ReachEntry() {
   current_.phase = Phase::kEntry;
+  if (first_sequence_ == Sequence()) first_sequence_ = current_.sequence;
   last_sequence_ = current_.sequence;
+}
+
+absl::Duration Progress::timeout() const {
+  const bool warms_up = first_sequence_ == Sequence() || current_.sequence == first_sequence_;
+  return warms_up && options_.warmup_timeout > absl::ZeroDuration() ? options_.warmup_timeout
+                                                                    : options_.operation_timeout;
 }
 
 void Progress::Resume(Sequence sequence, Operation operation, Phase phase) {
@@ -100,9 +107,9 @@ absl::Status Progress::WaitFailed(AbortReason reason, int32_t awaited_rank, uint
   record.expected = static_cast<int64_t>(awaited);
   record.seen = static_cast<int64_t>(seen);
   if (reason == AbortReason::kDeadline) {
-    return Fail(record, absl::StrCat("rank ", awaited_rank, " did not arrive within ",
-                                     absl::FormatDuration(options_.operation_timeout), "; it is ",
-                                     DescribePosition(seen)));
+    return Fail(record,
+                absl::StrCat("rank ", awaited_rank, " did not arrive within ",
+                             absl::FormatDuration(timeout()), "; it is ", DescribePosition(seen)));
   }
   return Fail(record,
               absl::StrCat("rank ", awaited_rank, " is out of step: it is ", DescribePosition(seen),

@@ -22,6 +22,7 @@ struct ProgressOptions {
   RankId rank;
   Generation generation;
   absl::Duration operation_timeout = absl::Seconds(10);
+  absl::Duration warmup_timeout = absl::ZeroDuration();  // zero: as operation_timeout
 };
 
 // Abort, aborted and last_error: from any thread. The others: from one thread at a time.
@@ -67,6 +68,8 @@ class Progress {
   absl::optional<ErrorRecord> last_error() const;
   Sequence sequence() const { return current_.sequence; }  // of the operation begun
   Sequence last_sequence() const { return last_sequence_; }
+  // How long the operation begun waits for other ranks: the first that enters may take longer.
+  absl::Duration timeout() const;
   const ProgressOptions& options() const { return options_; }
 
  private:
@@ -80,7 +83,8 @@ class Progress {
 
   const ProgressOptions options_;
   Current current_;
-  Sequence last_sequence_;  // that has entered
+  Sequence first_sequence_;  // that has entered; 0: none has
+  Sequence last_sequence_;
   std::string broken_;      // why no operation can follow; empty while one can
   std::atomic<bool> aborted_ = false;
 

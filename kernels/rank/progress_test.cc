@@ -55,6 +55,29 @@ TEST_F(ProgressTest, ASequenceLeftOutIsOutOfStep) {
   EXPECT_EQ(record.seen, static_cast<int64_t>(BarrierPosition(3, Phase::kEntry)));
 }
 
+TEST_F(ProgressTest, TheFirstOperationThatEntersMayTakeLonger) {
+  Progress progress({RankId(1), kGeneration, absl::Seconds(3), absl::Minutes(1)});
+  ASSERT_TRUE(progress.Begin(Sequence(1), Operation::kDispatch).ok());
+  EXPECT_EQ(progress.timeout(), absl::Minutes(1));
+  ASSERT_TRUE(progress.Begin(Sequence(1), Operation::kCombine).ok()) << "the first did not enter";
+  progress.ReachEntry();
+  EXPECT_EQ(progress.timeout(), absl::Minutes(1));
+  EXPECT_EQ(Text(progress.WaitFailed(AbortReason::kDeadline, 2, 0)),
+            "rank 1, combine, sequence 1: rank 2 did not arrive within 1m; it is before its first "
+            "operation");
+}
+
+TEST_F(ProgressTest, LaterOperationsHaveTheirOwnTimeoutAlsoWhenTheyAreQueued) {
+  Progress progress({RankId(1), kGeneration, absl::Seconds(3), absl::Minutes(1)});
+  for (uint64_t sequence : {5, 6}) {
+    ASSERT_TRUE(progress.Begin(Sequence(sequence), Operation::kDispatch).ok());
+    progress.ReachEntry();
+  }
+  EXPECT_EQ(progress.timeout(), absl::Seconds(3));
+  progress.Resume(Sequence(5), Operation::kDispatch, Phase::kEntry);
+  EXPECT_EQ(progress.timeout(), absl::Minutes(1));
+}
+
 TEST_F(ProgressTest, AMissingRankIsNamedWithItsPlace) {
   Enter(4);
   EXPECT_EQ(Text(progress_.WaitFailed(AbortReason::kDeadline, 2, 0)),

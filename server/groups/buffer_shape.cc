@@ -59,10 +59,14 @@ absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int3
   return complete;
 }
 
-absl::Status CheckOperationTimeout(int64_t timeout_ms) {
-  if (timeout_ms >= 0 && timeout_ms <= kMaxTimeoutMs) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("operation_timeout_ms is ", timeout_ms,
-                                                 ", expected 0 (the default) to ", kMaxTimeoutMs));
+absl::Status CheckTimeouts(int64_t operation_ms, int64_t warmup_ms) {
+  const auto check = [](const char* name, int64_t timeout_ms) {
+    if (timeout_ms >= 0 && timeout_ms <= kMaxTimeoutMs) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is ", timeout_ms, ", expected 0 (the default) to ", kMaxTimeoutMs));
+  };
+  const absl::Status status = check("operation_timeout_ms", operation_ms);
+  return status.ok() ? check("warmup_timeout_ms", warmup_ms) : status;
 }
 
 absl::Status CheckSms(int32_t sms, int32_t local_sms) {

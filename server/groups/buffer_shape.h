@@ -13,8 +13,8 @@ namespace perigee {
 // and what was expected.
 absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int32_t ranks);
 
-// INVALID_ARGUMENT unless 0 <= timeout <= 1 hour.
-absl::Status CheckOperationTimeout(int64_t timeout_ms);
+// INVALID_ARGUMENT naming the one that is not in [0, 1 hour].
+absl::Status CheckTimeouts(int64_t operation_ms, int64_t warmup_ms);
 
 // INVALID_ARGUMENT where one is negative; whether a device has so many is for the workers to say.
 absl::Status CheckSms(int32_t sms, int32_t local_sms);

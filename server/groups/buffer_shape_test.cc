@@ -66,11 +66,12 @@ TEST(CompleteShape, RefusalsNameTheValueAndWhatWasExpected) {
   refused([](auto& s) { s.set_tokens(1 << 28); }, "268435456", "less than 2^31");
 }
 
-TEST(CheckOperationTimeout, IsBounded) {
-  EXPECT_TRUE(CheckOperationTimeout(0).ok());
-  EXPECT_TRUE(CheckOperationTimeout(500).ok());
-  EXPECT_FALSE(CheckOperationTimeout(-1).ok());
-  EXPECT_FALSE(CheckOperationTimeout(INT64_C(1) << 40).ok());
+TEST(CheckTimeouts, AreBounded) {
+  EXPECT_TRUE(CheckTimeouts(0, 0).ok());
+  EXPECT_TRUE(CheckTimeouts(500, 700).ok());
+  EXPECT_EQ(std::string(CheckTimeouts(-1, 0).message()).find("operation_timeout_ms is -1"), 0u);
+  EXPECT_EQ(std::string(CheckTimeouts(0, -1).message()).find("warmup_timeout_ms is -1"), 0u);
+  EXPECT_FALSE(CheckTimeouts(INT64_C(1) << 40, 0).ok());
 }
 
 TEST(CheckSms, AreNotNegative) {

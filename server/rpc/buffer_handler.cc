@@ -35,6 +35,7 @@ absl::StatusOr<NewBuffer> ParseNewBuffer(const v1::CreateBufferRequest& request)
   buffer.buffer_id = request.buffer_id();
   buffer.shape = request.buffer().shape();
   buffer.operation_timeout_ms = request.buffer().operation_timeout_ms();
+  buffer.warmup_timeout_ms = request.buffer().warmup_timeout_ms();
   buffer.sms = request.buffer().sms();
   buffer.local_sms = request.buffer().local_sms();
   buffer.no_programmatic_launch = request.buffer().no_programmatic_launch();

@@ -21,6 +21,7 @@ v1::CreateBufferRequest NewRequest(const std::string& group, const std::string& 
 TEST(ParseNewBuffer, TakesEveryField) {
   v1::CreateBufferRequest request = NewRequest("tenants/default/groups/g", "b");
   request.mutable_buffer()->set_operation_timeout_ms(77);
+  request.mutable_buffer()->set_warmup_timeout_ms(88);
   request.mutable_buffer()->set_sms(24);
   request.mutable_buffer()->set_local_sms(48);
   request.mutable_buffer()->set_no_programmatic_launch(true);
@@ -31,6 +32,7 @@ TEST(ParseNewBuffer, TakesEveryField) {
   EXPECT_EQ(buffer->buffer_id, "b");
   EXPECT_EQ(buffer->shape.experts(), 6);
   EXPECT_EQ(buffer->operation_timeout_ms, 77);
+  EXPECT_EQ(buffer->warmup_timeout_ms, 88);
   EXPECT_EQ(buffer->sms, 24);
   EXPECT_EQ(buffer->local_sms, 48);
   EXPECT_TRUE(buffer->no_programmatic_launch);

@@ -18,6 +18,27 @@ absl::Duration ToDuration(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }
 
+struct Timeouts {
+  absl::Duration operation;
+  absl::Duration warmup;
+};
+
+// An operation timeout that somebody has chosen holds for the first operation too, unless there is
+// one for it.
+absl::StatusOr<Timeouts> ParseTimeouts(const v1::Buffer& buffer) {
+  const int64_t operation_ms = buffer.operation_timeout_ms();
+  const int64_t warmup_ms = buffer.warmup_timeout_ms();
+  if (operation_ms < 0 || warmup_ms < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("operation_timeout_ms is ", operation_ms,
+                                                   " and warmup_timeout_ms is ", warmup_ms,
+                                                   ", expected 0 or more"));
+  }
+  Timeouts timeouts{kOperationTimeout, kWarmupTimeout};
+  if (operation_ms > 0) timeouts.operation = timeouts.warmup = absl::Milliseconds(operation_ms);
+  if (warmup_ms > 0) timeouts.warmup = absl::Milliseconds(warmup_ms);
+  return timeouts;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
@@ -50,19 +71,15 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
   if (buffer.name().empty() || buffer.id() == 0) {
     return absl::InvalidArgumentError("the buffer has no name or no id");
   }
-  if (buffer.operation_timeout_ms() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("operation_timeout_ms is ", buffer.operation_timeout_ms()));
-  }
-  const absl::Duration timeout = buffer.operation_timeout_ms() == 0
-                                     ? kOperationTimeout
-                                     : absl::Milliseconds(buffer.operation_timeout_ms());
+  const absl::StatusOr<Timeouts> timeouts = ParseTimeouts(buffer);
+  if (!timeouts.ok()) return timeouts.status();
   return SessionBufferConfig{.name = buffer.name(),
                              .id = BufferId(buffer.id()),
                              .generation = view_.generation,
                              .rank = view_.rank,
                              .shape = *shape,
-                             .operation_timeout = timeout,
+                             .operation_timeout = timeouts->operation,
+                             .warmup_timeout = timeouts->warmup,
                              .threads = environment_.threads,
                              .sms = buffer.sms(),
                              .local_sms = buffer.local_sms(),

@@ -39,6 +39,7 @@ absl::Status SessionBuffer::Open() {
   options.generation = config_.generation;
   options.shards = memory_->shards();
   options.operation_timeout = config_.operation_timeout;
+  options.warmup_timeout = config_.warmup_timeout;
   options.threads = config_.threads;
   options.intermediate = config_.shape.weights().intermediate;
   options.sms = config_.sms;

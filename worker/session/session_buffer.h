@@ -34,6 +34,7 @@ struct SessionBufferConfig {
   RankId rank;
   BufferShape shape;
   absl::Duration operation_timeout;
+  absl::Duration warmup_timeout;  // of the first operation
   int threads = 1;
   // As DataPathOptions has them.
   int32_t sms = 0;

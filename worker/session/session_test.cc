@@ -73,6 +73,7 @@ TEST_F(SessionTest, FormsABufferOnAllRanks) {
     EXPECT_EQ(paths_[rank]->options().buffer, BufferId(3));
     EXPECT_EQ(paths_[rank]->options().generation, Generation(7));
     EXPECT_EQ(paths_[rank]->options().operation_timeout, absl::Seconds(10));
+    EXPECT_EQ(paths_[rank]->options().warmup_timeout, absl::Seconds(30));
     EXPECT_EQ(paths_[rank]->options().sms, 0);
     EXPECT_TRUE(paths_[rank]->options().programmatic_launch);
     // Two peers' shards and home blocks of two layers.
