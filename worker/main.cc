@@ -19,6 +19,7 @@
 #include "proto/local/stop_watch.h"
 #include "proto/support/command_line.h"
 #include "proto/support/event_log.h"
+#include "worker/device_description.h"
 #include "worker/device_list.h"
 #include "worker/worker.h"
 
@@ -37,6 +38,8 @@ ABSL_FLAG(absl::optional<std::string>, memory_handle, absl::nullopt,
 ABSL_FLAG(int, threads, 1, "threads that share one operation's rows");
 ABSL_FLAG(std::string, host, "", "name of this machine; empty: its host name");
 ABSL_FLAG(bool, list_devices, false, "print the CUDA devices of this machine and exit");
+ABSL_FLAG(bool, describe_devices, false,
+          "print what decides whether backend cuda runs on this machine and exit");
 ABSL_FLAG(int, ready_fd, -1, "descriptor to write this worker's address to once it is registered");
 ABSL_FLAG(int, death_fd, -1, "descriptor whose end means that the supervisor has gone");
 
@@ -44,8 +47,9 @@ namespace perigee {
 namespace {
 
 const std::vector<std::string> kFlags = {
-    "name", "coordinator",   "address", "socket_dir",   "host",     "backend", "device",
-    "sms",  "memory_handle", "threads", "list_devices", "ready_fd", "death_fd"};
+    "name",         "coordinator",      "address",  "socket_dir",    "host",
+    "backend",      "device",           "sms",      "memory_handle", "threads",
+    "list_devices", "describe_devices", "ready_fd", "death_fd"};
 
 // A host name in the form that resource names have.
 std::string HostId() {
@@ -149,6 +153,15 @@ int ListDevices() {
   return 0;
 }
 
+// Flushed line by line: whoever waits no longer has those that were ready.
+int DescribeDevicesOnStdout() {
+  DescribeDevices([](const std::string& line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  });
+  return 0;
+}
+
 // Before CUDA is first used: a stream for each buffer, and no two in one hardware queue. Workers
 // that share a device have few buffers each, and MPS has not so many queues for all of them.
 void SeparateHardwareQueues() {
@@ -164,6 +177,7 @@ int Main(const std::vector<std::string>& arguments) {
   }
   if (absl::Status status = ParseFlags(kFlags, arguments); !status.ok()) return Fail(status, 2);
   if (absl::GetFlag(FLAGS_list_devices)) return ListDevices();
+  if (absl::GetFlag(FLAGS_describe_devices)) return DescribeDevicesOnStdout();
   SeparateHardwareQueues();
   absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return Fail(options.status(), StartExitStatus(options.status()));

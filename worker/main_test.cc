@@ -110,6 +110,14 @@ TEST_F(MainTest, DevicesAreListed) {
   EXPECT_THAT(worker->out(), HasSubstr(devices.devices[0].name));
 }
 
+TEST_F(MainTest, DevicesAreDescribedWhereThereAreNoneToo) {
+  const std::unique_ptr<Process> worker = Run({"--describe_devices=true"});
+  EXPECT_EQ(worker->AwaitExit(kLong), 0);
+  const size_t devices = QueryCudaDevices().devices.size();
+  EXPECT_THAT(worker->out(), HasSubstr("\ndevices " + std::to_string(devices) + "\n"));
+  EXPECT_EQ(worker->err(), "");
+}
+
 TEST_F(MainTest, HelpGoesToStdout) {
   const std::unique_ptr<Process> worker = Run({"--help"});
   EXPECT_EQ(worker->AwaitExit(kLong), 0);

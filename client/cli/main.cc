@@ -6,6 +6,7 @@
 #include "client/cli/bench/bench_command.h"
 #include "client/cli/cluster/supervise_command.h"
 #include "client/cli/command.h"
+#include "client/cli/doctor/doctor_command.h"
 #include "client/cli/estimate_command.h"
 #include "client/cli/get_command.h"
 #include "client/cli/nearest_name.h"
@@ -18,7 +19,7 @@ namespace perigee {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,  &kBenchCommand,    &kUpCommand,   &kGetCommand,
+    &kRunCommand,  &kBenchCommand,    &kUpCommand,   &kDoctorCommand,   &kGetCommand,
     &kListCommand, &kDescribeCommand, &kPlanCommand, &kEstimateCommand,
 };
 

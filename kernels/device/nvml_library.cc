@@ -28,6 +28,7 @@ struct NvmlFunctions {
   int (*device_uuid)(Device* device, char* text, unsigned int length) = nullptr;
   int (*device_memory)(Device* device, MemoryInfo* info) = nullptr;
   int (*nvlink_state)(Device* device, unsigned int link, int* is_active) = nullptr;
+  int (*persistence_mode)(Device* device, int* is_on) = nullptr;
 };
 
 namespace {
@@ -50,6 +51,9 @@ absl::Status Resolve(const SharedLibrary& library, NvmlFunctions& functions) {
   if (status.ok()) status = library.Find("nvmlDeviceGetUUID", &functions.device_uuid);
   if (status.ok()) status = library.Find("nvmlDeviceGetMemoryInfo", &functions.device_memory);
   if (status.ok()) status = library.Find("nvmlDeviceGetNvLinkState", &functions.nvlink_state);
+  if (status.ok()) {
+    status = library.Find("nvmlDeviceGetPersistenceMode", &functions.persistence_mode);
+  }
   return status;
 }
 
@@ -70,6 +74,13 @@ int CountNvlinks(const NvmlFunctions& functions, NvmlFunctions::Device* device) 
   return up;
 }
 
+absl::optional<bool> ReadPersistence(const NvmlFunctions& functions,
+                                     NvmlFunctions::Device* device) {
+  int is_on = 0;
+  if (functions.persistence_mode(device, &is_on) != kSuccess) return absl::nullopt;
+  return is_on != 0;
+}
+
 absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned int index) {
   NvmlFunctions::Device* device = nullptr;
   Text name = {};
@@ -82,8 +93,13 @@ absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned i
   absl::Status status =
       NvmlStatus(functions, result, absl::StrCat("asking NVML for device ", index));
   if (!status.ok()) return status;
-  return NvmlDevice{name.data(), uuid.data(), memory.total,
-                    memory.used, memory.free, CountNvlinks(functions, device)};
+  return NvmlDevice{name.data(),
+                    uuid.data(),
+                    memory.total,
+                    memory.used,
+                    memory.free,
+                    CountNvlinks(functions, device),
+                    ReadPersistence(functions, device)};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 
 namespace perigee {
 
@@ -20,7 +21,8 @@ struct NvmlDevice {
   uint64_t total_bytes = 0;
   uint64_t used_bytes = 0;
   uint64_t free_bytes = 0;
-  int nvlinks = 0;  // that are up
+  int nvlinks = 0;                                   // that are up
+  absl::optional<bool> persistence = absl::nullopt;  // none: NVML does not tell
 };
 
 // Thread-safe.

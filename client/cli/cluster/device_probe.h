@@ -1,5 +1,4 @@
-// Asks this machine's worker program which CUDA devices there are. In a process of its own: the
-// command links no CUDA and must be able to fork.
+// Asks this machine's worker program which CUDA devices there are.
 #ifndef PERIGEE_CLIENT_CLI_CLUSTER_DEVICE_PROBE_H_
 #define PERIGEE_CLIENT_CLI_CLUSTER_DEVICE_PROBE_H_
 

@@ -26,9 +26,7 @@ namespace {
 constexpr size_t kMaxTemporaryPath = 40;
 
 absl::StatusOr<std::string> MakeTemporary() {
-  const char* variable = std::getenv("TMPDIR");
-  std::string parent = variable == nullptr || *variable != '/' ? "/tmp" : variable;
-  if (parent.size() > kMaxTemporaryPath) parent = "/tmp";
+  const std::string parent = RunDirectoryParent();
   std::string path = absl::StrCat(parent, "/perigee-XXXXXX");
   if (mkdtemp(path.data()) == nullptr) {
     return absl::FailedPreconditionError(
@@ -91,6 +89,12 @@ void RunDirectory::RemoveSockets(const std::string& name) const {
     }
   }
   for (const auto& path : stale) std::filesystem::remove(path, ignored);
+}
+
+std::string RunDirectoryParent() {
+  const char* variable = std::getenv("TMPDIR");
+  const std::string parent = variable == nullptr || *variable != '/' ? "/tmp" : variable;
+  return parent.size() > kMaxTemporaryPath ? "/tmp" : parent;
 }
 
 std::string LastLine(const std::string& path) {

@@ -33,6 +33,10 @@ class RunDirectory {
   FileDescriptor lock_;  // of `kept`, while this lives
 };
 
+// What temporary directories are made in: TMPDIR, unless it is relative or too long for the paths
+// of sockets below it; else /tmp.
+std::string RunDirectoryParent();
+
 // The last line that is not empty of a log file, or "" if there is none.
 std::string LastLine(const std::string& path);
 
