@@ -181,6 +181,13 @@ TEST_F(MainTest, AWorkerThatWasStoppedForLongerThanItsLeaseExits) {
   EXPECT_TRUE(directory_.empty());
 }
 
+TEST_F(MainTest, AProxyIsForOthers) {
+  std::vector<std::string> flags = Flags();
+  flags.insert(flags.begin(), kBinary);
+  const Process worker(flags, {"http_proxy=http://127.0.0.1:1", "no_proxy="});
+  EXPECT_TRUE(coordinator_.Await("workers/w0", [](const Counts& c) { return c.heartbeats > 0; }));
+}
+
 TEST_F(MainTest, AReplacedWorkerExits) {
   const std::unique_ptr<Process> worker = RunRegistered();
   coordinator_.EndLease("workers/w0", absl::AbortedError("a newer incarnation is registered"));
