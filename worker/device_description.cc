@@ -41,13 +41,13 @@ std::string ReadNccl() {
 }
 
 std::string ReadPeers(int device, int devices) {
-  std::string line = absl::StrCat("device.", device, ".peers");
+  std::string peers;
   for (int peer = 0; peer < devices; ++peer) {
     if (peer != device && CanAccessPeer(device, peer).value_or(false)) {
-      absl::StrAppend(&line, " ", peer);
+      absl::StrAppend(&peers, " ", peer);
     }
   }
-  return line;
+  return absl::StrCat("device.", device, ".peers", peers.empty() ? " none" : peers);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct HandleKinds;  // kernels/device/handle_kinds.h
 //   driver VERSION, or nvml_problem WHY
 //   device.I.nvlinks, .persistence (on, off)
 //   nccl VERSION, or nccl_problem WHY
-//   device.I.peers J K              the devices whose memory it can use
+//   device.I.peers J K|none         the devices whose memory it can use
 //   device.I.handle.fd ok|WHY, .handle.fabric ok|WHY
 // What takes longest, and may hang with a sick driver, comes last. Opens NCCL: call it while the
 // process has one thread.

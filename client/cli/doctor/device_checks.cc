@@ -139,20 +139,27 @@ std::vector<std::string> PairsWithoutAccess(const DeviceFacts& facts) {
   return pairs;
 }
 
-Finding CheckPeerAccess(const DeviceFacts& facts) {
+std::string DescribePeers(const DeviceFacts& facts) {
+  for (int32_t device = 0; device < facts.devices(); ++device) {
+    if (facts.Of(device, "peers").empty()) return absl::StrCat("device ", device, ": not known");
+  }
   std::vector<std::string> pairs = PairsWithoutAccess(facts);
+  if (pairs.empty()) return "every device reaches every other";
   const size_t count = pairs.size();
-  if (pairs.size() > 4) pairs.resize(4);
-  return Judge(
-      count == 0, FindingState::kFail,
-      {.name = "peer_access",
-       .found = count == 0 ? "every device reaches every other"
-                           : absl::StrCat("no access for ", count, " pairs of devices: ",
-                                          absl::StrJoin(pairs, ", "), count > 4 ? ", ..." : ""),
-       .expected = "peer access between all devices that workers get",
-       .remedy =
-           "see nvidia-smi topo -p2p rw; start the fabric manager (systemctl start "
-           "nvidia-fabricmanager), or export CUDA_VISIBLE_DEVICES with devices that have it"});
+  if (count > 4) pairs.resize(4);
+  return absl::StrCat(count, count == 1 ? " pair" : " pairs",
+                      " of devices without access: ", absl::StrJoin(pairs, ", "),
+                      count > 4 ? ", ..." : "");
+}
+
+Finding CheckPeerAccess(const DeviceFacts& facts) {
+  return Judge(PairsWithoutAccess(facts).empty(), FindingState::kFail,
+               {.name = "peer_access",
+                .found = DescribePeers(facts),
+                .expected = "peer access between all devices that workers get",
+                .remedy = "see nvidia-smi topo -p2p rw; start the fabric manager (systemctl start "
+                          "nvidia-fabricmanager), or export CUDA_VISIBLE_DEVICES with devices "
+                          "that have it"});
 }
 
 Finding CheckPersistence(const DeviceFacts& facts) {
