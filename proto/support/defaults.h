@@ -19,7 +19,8 @@ inline constexpr absl::Duration kReconnectGrace = absl::Milliseconds(300);
 // How long an execute call waits for the survivors' own words after a rank was lost.
 inline constexpr absl::Duration kFenceReportTimeout = absl::Milliseconds(700);
 inline constexpr absl::Duration kOperationTimeout = absl::Seconds(10);
-// The first operation of a buffer in a generation waits longer for the others, which may still start.
+// The first operation of a buffer in a generation waits longer for the others, which may still
+// start.
 inline constexpr absl::Duration kWarmupTimeout = absl::Seconds(30);
 inline constexpr absl::Duration kFormingTimeout = absl::Seconds(30);
 inline constexpr absl::Duration kDrainTimeout = absl::Seconds(30);
