@@ -85,7 +85,7 @@ class Progress {
   Current current_;
   Sequence first_sequence_;  // that has entered; 0: none has
   Sequence last_sequence_;
-  std::string broken_;      // why no operation can follow; empty while one can
+  std::string broken_;  // why no operation can follow; empty while one can
   std::atomic<bool> aborted_ = false;
 
   mutable std::mutex mutex_;
