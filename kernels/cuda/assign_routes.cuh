@@ -16,7 +16,7 @@ inline constexpr int32_t kNoRoute = -2;
 // through its run of tokens; `counts` [E] is what earlier routes have taken.
 __device__ inline int32_t TakePlace(int32_t expert, int32_t* counts) {
   const uint32_t same = __match_any_sync(0xffffffffu, expert);
-  const int32_t before = __popc(same & ((1u << LaneOfWarp()) - 1));
+  const int32_t before = __popc(same & ((1u << LaneId()) - 1));
   const int32_t base = expert >= 0 ? counts[expert] : 0;
   __syncwarp();  // all have read before one writes
   if (expert >= 0 && before == 0) counts[expert] = base + __popc(same);
@@ -44,19 +44,18 @@ __device__ inline RowPlace PlaceOfRoute(const PathView& path, const PlanningMemo
 // Step 8 for a lane that has one of a token's routes: the encoded destination.
 __device__ inline int32_t EncodeRoute(const PathView& path, int32_t token_of_warp, bool goes,
                                       const RowPlace& place) {
-  const uint32_t key =
-      goes ? token_of_warp * kControlPeers + place.rank : 0x80000000u + LaneOfWarp();
+  const uint32_t key = goes ? token_of_warp * kControlPeers + place.rank : 0x80000000u + LaneId();
   const uint32_t same = __match_any_sync(0xffffffffu, key);
   if (!goes) return kMaskedRoute;
   const int32_t raw = place.rank * path.logical_rows + place.row;
-  return __ffs(same) - 1 == LaneOfWarp() ? raw : EncodeDuplicate(raw);
+  return __ffs(same) - 1 == LaneId() ? raw : EncodeDuplicate(raw);
 }
 
 // All routes of this block's tokens; those of tokens past the count are masked by whichever block.
 __device__ inline void AssignRoutes(const PathView& path, const PlanningArguments& arguments,
                                     const PlanningMemory& memory) {
   const int32_t topk = path.geometry.topk;
-  const int32_t lane = LaneOfWarp();
+  const int32_t lane = LaneId();
   if (WarpOfBlock() < memory.shape.warps) {
     const TokenRange tokens =
         Part(TokensOfBlock(arguments.token_count), WarpOfBlock(), memory.shape.warps);

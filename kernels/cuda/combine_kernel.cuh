@@ -1,4 +1,5 @@
-// Kernels of combine_launch.h. Sums are kernels/algo's, so the bits are the host backend's.
+// Kernels of combine_launch.h. Their sums have the bits of kernels/algo's (vector_sum.cuh), so
+// those of the host backend.
 #ifndef PERIGEE_KERNELS_CUDA_COMBINE_KERNEL_CUH_
 #define PERIGEE_KERNELS_CUDA_COMBINE_KERNEL_CUH_
 

@@ -24,7 +24,7 @@ __device__ inline void CountRoutes(const PathView& path, const PlanningArguments
     const TokenRange tokens = Part(TokensOfBlock(arguments.token_count), WarpOfBlock(), warps);
     int32_t* counts = memory.warp_counts + int64_t{WarpOfBlock()} * experts;
 #pragma unroll 4
-    for (int32_t i = tokens.begin * topk + LaneOfWarp(); i < tokens.end * topk; i += kWarp) {
+    for (int32_t i = tokens.begin * topk + LaneId(); i < tokens.end * topk; i += kWarp) {
       const int32_t expert = arguments.topk_experts[i];
       arguments.scratch.routes[i] = expert;
       if (expert == -1) continue;

@@ -86,8 +86,8 @@ __device__ inline void ZeroPadding(const PathView& path, const PlanView& plan, i
     uint4* to = Vectors(own.rows, begin, path.hidden);
     const int64_t count = int64_t{rows} * vectors;
 #pragma unroll 4
-    for (int64_t i = LaneOfWarp(); i < count; i += kWarp) to[i] = make_uint4(0, 0, 0, 0);
-    for (int32_t i = LaneOfWarp(); i < rows; i += kWarp) own.row_weights[begin + i] = 0.0f;
+    for (int64_t i = LaneId(); i < count; i += kWarp) to[i] = make_uint4(0, 0, 0, 0);
+    for (int32_t i = LaneId(); i < rows; i += kWarp) own.row_weights[begin + i] = 0.0f;
   }
 }
 
@@ -101,8 +101,8 @@ __device__ inline void SendRows(const PathView& path, const SendArguments& send,
   mover.Move(tickets, [&](int64_t token) {
     RowMove move;
     move.from = RowAt(send.hidden, token, path.hidden);
-    if (LaneOfWarp() >= topk) return move;
-    const int32_t dst = __ldcg(&send.plan.dst[token * topk + LaneOfWarp()]);
+    if (LaneId() >= topk) return move;
+    const int32_t dst = __ldcg(&send.plan.dst[token * topk + LaneId()]);
     if (IsMasked(dst)) return move;
     const int32_t raw = DecodeRow(dst);
     const int32_t rank = RankOf(raw, path.logical_rows);

@@ -62,7 +62,7 @@ __device__ inline void BalanceRanks(const int32_t* surplus_of, int32_t ranks,
   int32_t surplus[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int32_t rank = LaneOfWarp() + kWarp * i;
+    const int32_t rank = LaneId() + kWarp * i;
     surplus[i] = rank < ranks ? surplus_of[rank] : 0;
     transfers.donor[rank] = -1;
   }
@@ -72,7 +72,7 @@ __device__ inline void BalanceRanks(const int32_t* surplus_of, int32_t ranks,
     uint64_t least = 0;  // the same order of what is missing
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int32_t rank = LaneOfWarp() + kWarp * i;
+      const int32_t rank = LaneId() + kWarp * i;
       if (rank >= ranks) continue;
       most = max(most, PackLargest(surplus[i], rank));
       least = max(least, PackLargest(-surplus[i], rank));
@@ -83,13 +83,13 @@ __device__ inline void BalanceRanks(const int32_t* surplus_of, int32_t ranks,
     const int32_t fullest = PackedIndex(most);
     const int32_t emptiest = PackedIndex(least);
     const int32_t missing = PackedValue(least);
-    if (LaneOfWarp() == 0) {
+    if (LaneId() == 0) {
       transfers.donor[emptiest] = fullest;
       transfers.rows[emptiest] = missing;
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int32_t rank = LaneOfWarp() + kWarp * i;
+      const int32_t rank = LaneId() + kWarp * i;
       if (rank == fullest) surplus[i] -= missing;
       if (rank == emptiest) surplus[i] = 0;
     }
@@ -123,7 +123,7 @@ __device__ inline void Balance(const PathView& path, const PlanningScratch& scra
     const int32_t home = path.geometry.home_rank(expert);
     const uint32_t same = __match_any_sync(__activemask(), home);
     const int32_t of_home = __reduce_add_sync(same, sum);
-    if (__ffs(same) - 1 == LaneOfWarp()) {
+    if (__ffs(same) - 1 == LaneId()) {
       atomicAdd(&surplus[home], of_home);
       atomicAdd(&total, of_home);
     }
@@ -143,7 +143,7 @@ __device__ inline void Balance(const PathView& path, const PlanningScratch& scra
 __device__ inline void SplitDonor(int32_t donor, int32_t ranks, int32_t experts,
                                   const Transfers& transfers, int32_t* remaining, int32_t* alloc) {
   constexpr int kEach = kControlPeers / kWarp;
-  const int32_t lane = LaneOfWarp();
+  const int32_t lane = LaneId();
   for (int32_t expert = lane; expert < experts; expert += kWarp) {
     for (int32_t rank = 0; rank < ranks; ++rank) {
       alloc[int64_t{expert} * ranks + rank] = rank == donor ? remaining[expert] : 0;

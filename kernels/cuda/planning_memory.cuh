@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/row_vectors.cuh"
 
 namespace perigee {
 
@@ -13,7 +14,6 @@ inline constexpr int kDispatchThreads = 1024;
 inline constexpr int kWarp = 32;
 
 __device__ inline int32_t WarpOfBlock() { return static_cast<int32_t>(threadIdx.x / kWarp); }
-__device__ inline int32_t LaneOfWarp() { return static_cast<int32_t>(threadIdx.x % kWarp); }
 
 struct PlanningMemory {
   PlanningShape shape;

@@ -8,6 +8,7 @@
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/mover_shape.h"
 #include "kernels/cuda/row_tickets.cuh"
+#include "kernels/cuda/row_vectors.cuh"
 
 namespace perigee {
 
@@ -29,7 +30,7 @@ class RowMover {
     places_ = reinterpret_cast<void**>(words) + 32 * warp * shape.stages;
     words += size_t{32} * sizeof(void*) * all;
     loaded_ = reinterpret_cast<uint64_t*>(words) + warp * shape.stages;
-    if (Lane() == 0) {
+    if (LaneId() == 0) {
       for (int32_t stage = 0; stage < shape.stages; ++stage) InitArrival(&loaded_[stage]);
     }
     FenceBeforeBulk();
@@ -85,7 +86,6 @@ class RowMover {
     }
   };
 
-  static __device__ int32_t Lane() { return static_cast<int32_t>(threadIdx.x % 32); }
   __device__ uint32_t BytesOf(int32_t piece) const {
     return min(shape_.piece_bytes, shape_.row_bytes - piece * shape_.piece_bytes);
   }
@@ -99,9 +99,9 @@ class RowMover {
     __syncwarp();
   }
   __device__ void Load(int32_t stage, const RowMove& move, int32_t piece) {
-    places_[32 * stage + Lane()] = move.to;
+    places_[32 * stage + LaneId()] = move.to;
     const bool wanted = __any_sync(0xffffffffu, move.to != nullptr) && move.from != nullptr;
-    if (Lane() != 0) return;
+    if (LaneId() != 0) return;
     if (!wanted) {
       Arrive(&loaded_[stage]);
       return;
@@ -115,7 +115,7 @@ class RowMover {
   }
   __device__ void Store(int32_t stage, uint32_t parity, int32_t piece) {
     AwaitPhase(&loaded_[stage], parity);
-    auto* to = static_cast<std::byte*>(places_[32 * stage + Lane()]);
+    auto* to = static_cast<std::byte*>(places_[32 * stage + LaneId()]);
     if (to != nullptr) {
       BulkStore(to + static_cast<size_t>(piece) * shape_.piece_bytes,
                 stages_ + size_t{shape_.piece_bytes} * stage, BytesOf(piece));

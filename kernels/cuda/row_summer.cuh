@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/row_tickets.cuh"
+#include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/vector_sum.cuh"
 
 namespace perigee {
@@ -49,7 +50,7 @@ class RowSummer {
     loaded_ = loaded + warp;
     meta_ = stages + warp;
     data_ = shared + size_t{SummerShape::kStageBytes} * warp;
-    if (Lane() == 0) {
+    if (LaneId() == 0) {
       for (int stage = 0; stage < SummerShape::kStages; ++stage) InitArrival(&loaded_[stage]);
     }
     FenceBeforeBulk();
@@ -110,12 +111,11 @@ class RowSummer {
     bool is_sum;   // of two rows or more, an inner sum counting as one
   };
 
-  static __device__ int32_t Lane() { return static_cast<int32_t>(threadIdx.x % 32); }
   __device__ void Load(int stage, const RowSum& sum, int32_t offset, int32_t row) {
     __syncwarp();  // all have read what the stage held
     const int32_t rows = min(SummerShape::kRows, sum.count - row);
     const int32_t bytes = min(SummerShape::kPieceBytes, row_bytes_ - offset);
-    if (Lane() == 0) {
+    if (LaneId() == 0) {
       const int32_t inner = max(sum.inner_end - sum.inner_begin - 1, 0);
       meta_[stage] = {static_cast<std::byte*>(sum.out) + offset,
                       bytes,
@@ -132,13 +132,13 @@ class RowSummer {
       }
     }
     __syncwarp();
-    if (Lane() < row || Lane() >= row + rows) return;
-    BulkLoad(data_ + SummerShape::kStageBytes * stage + SummerShape::kPieceBytes * (Lane() - row),
+    if (LaneId() < row || LaneId() >= row + rows) return;
+    BulkLoad(data_ + SummerShape::kStageBytes * stage + SummerShape::kPieceBytes * (LaneId() - row),
              static_cast<const std::byte*>(sum.row) + offset, bytes, &loaded_[stage]);
   }
   __device__ void Add(int stage) {
     const Stage meta = meta_[stage];
-    const std::byte* data = data_ + SummerShape::kStageBytes * stage + 16 * Lane();
+    const std::byte* data = data_ + SummerShape::kStageBytes * stage + 16 * LaneId();
 #pragma unroll
     for (int i = 0; i < SummerShape::kRows; ++i) {
       if (i >= meta.rows) break;
@@ -169,7 +169,7 @@ class RowSummer {
     if (!meta.is_last) return;
 #pragma unroll
     for (int i = 0; i < SummerShape::kVectors; ++i) {
-      const int32_t at = 16 * Lane() + 512 * i;
+      const int32_t at = 16 * LaneId() + 512 * i;
       if (at >= meta.bytes) break;
       const uint4 vector = meta.rows > 0 ? sums_[i].Rounded(meta.is_sum) : make_uint4(0, 0, 0, 0);
       *reinterpret_cast<uint4*>(static_cast<std::byte*>(meta.out) + at) = vector;

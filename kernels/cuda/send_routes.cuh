@@ -31,7 +31,7 @@ __device__ inline void ClearLinks(const PathView& path) {
 // rows that have duplicates or are one.
 __device__ inline void SendLinks(const PathView& path, int32_t token_of_warp, bool goes,
                                  int32_t rank, int32_t row) {
-  const uint32_t key = goes ? token_of_warp * kControlPeers + rank : 0x80000000u + LaneOfWarp();
+  const uint32_t key = goes ? token_of_warp * kControlPeers + rank : 0x80000000u + LaneId();
   // The token's routes to the same rank, in order of k.
   const uint32_t same = __match_any_sync(0xffffffffu, key);
   const int primary_lane = __ffs(same) - 1;
@@ -39,12 +39,12 @@ __device__ inline void SendLinks(const PathView& path, int32_t token_of_warp, bo
   const int32_t duplicates = __popc(same) - 1;
   if (!goes || duplicates == 0) return;
   const ShardView& shard = path.shards[rank];
-  if (primary_lane == LaneOfWarp()) {
+  if (primary_lane == LaneId()) {
     const uint8_t expanded = rank == path.rank ? kExpandedAtSource : 0;
     shard.duplicate_ordinal[row] = static_cast<uint8_t>(duplicates | expanded);
   } else {
     shard.duplicate_primary[row] = primary_row;
-    shard.duplicate_ordinal[row] = static_cast<uint8_t>(__popc(same & ((1u << LaneOfWarp()) - 1)));
+    shard.duplicate_ordinal[row] = static_cast<uint8_t>(__popc(same & ((1u << LaneId()) - 1)));
   }
 }
 
@@ -57,7 +57,7 @@ __device__ inline void SendRoutes(const PathView& path, const SendArguments& sen
   const int32_t warps = kDispatchThreads / kWarp - first_warp;
   const TokenRange tokens = TokensOfBlock(send.token_count);
   const int32_t each = kWarp / topk;  // whole tokens at a time
-  const int32_t lane = LaneOfWarp();
+  const int32_t lane = LaneId();
   for (int32_t first = tokens.begin + each * (WarpOfBlock() - first_warp); first < tokens.end;
        first += each * warps) {
     const bool is_route = lane < each * topk && first + lane / topk < tokens.end;
