@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernels/host/shared_words.h"
+#include "kernels/common/shared_words.h"
 
 namespace perigee {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/host/shared_words.h"
+#include "kernels/common/shared_words.h"
 
 namespace perigee {
 namespace {

@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "kernels/common/shared_words.h"
 #include "kernels/host/collective.h"
 #include "kernels/host/combine.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
 #include "kernels/host/prefetch.h"
 #include "kernels/host/run_experts.h"
-#include "kernels/host/shared_words.h"
 #include "kernels/rank/argument_checks.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
-#include "kernels/host/shared_words.h"
+#include "kernels/common/shared_words.h"
 
 namespace perigee {
 namespace {

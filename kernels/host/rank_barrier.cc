@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
-#include "kernels/host/futex.h"
+#include "kernels/common/futex.h"
 
 namespace perigee {
 namespace {
@@ -99,7 +99,8 @@ WaitOutcome RankBarrier::Wait(uint64_t position, absl::Duration deadline) {
       Pause();
       continue;
     }
-    FutexWait(own.doorbell, doorbell, std::min(deadline - present, options_.wait_slice));
+    FutexWait(own.doorbell, doorbell,
+              absl::ToChronoNanoseconds(std::min(deadline - present, options_.wait_slice)));
   }
 }
 

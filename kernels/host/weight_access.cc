@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "kernels/host/shared_words.h"
+#include "kernels/common/shared_words.h"
 
 namespace perigee {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/host/futex.h"
+#include "kernels/common/futex.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,9 +9,11 @@
 
 namespace perigee {
 
-void FutexWait(uint32_t& word, uint32_t expected, absl::Duration timeout) {
-  if (timeout <= absl::ZeroDuration()) return;
-  const timespec relative = absl::ToTimespec(timeout);
+void FutexWait(uint32_t& word, uint32_t expected, std::chrono::nanoseconds timeout) {
+  if (timeout <= std::chrono::nanoseconds::zero()) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec relative{static_cast<time_t>(seconds.count()),
+                          static_cast<long>((timeout - seconds).count())};
   // Every outcome (woken, EAGAIN, EINTR, ETIMEDOUT) means the same to the caller: look again.
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }

@@ -1,7 +1,7 @@
-// Access to words that another rank, in this process or another, may read or write at the same
-// time. Order comes from the barrier (rank_barrier.h); these accesses only keep each word whole.
-#ifndef PERIGEE_KERNELS_HOST_SHARED_WORDS_H_
-#define PERIGEE_KERNELS_HOST_SHARED_WORDS_H_
+// Access to words that others, in this process or another, may read or write at the same time.
+// Order comes from elsewhere, a barrier or a counter; these accesses only keep each word whole.
+#ifndef PERIGEE_KERNELS_COMMON_SHARED_WORDS_H_
+#define PERIGEE_KERNELS_COMMON_SHARED_WORDS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -40,4 +40,4 @@ void StoreShared(T& shared, const T& value) {
 
 }  // namespace perigee
 
-#endif  // PERIGEE_KERNELS_HOST_SHARED_WORDS_H_
+#endif  // PERIGEE_KERNELS_COMMON_SHARED_WORDS_H_
