@@ -31,6 +31,8 @@ inline constexpr double kReconnectJitter = 0.2;
 // How long a client waits for a group to form again after a loss.
 inline constexpr absl::Duration kRecoveryTimeout = absl::Seconds(60);
 inline constexpr absl::Duration kAttachTicketLife = absl::Seconds(30);
+// How long one side of a command ring looks for news before it sleeps, where cores are not scarce.
+inline constexpr absl::Duration kCommandSpin = absl::Microseconds(100);
 inline constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long the answer to a request_id is kept.
 inline constexpr absl::Duration kRequestIdLife = absl::Hours(1);

@@ -1,0 +1,139 @@
+// The control page of a local client's attachment: memory that one client process and one worker
+// share, through which commands go one way and completions the other. Plain structs; both processes
+// are of one machine. Who may write what:
+//
+//   header                the worker, before the page is handed out
+//   client, entries       the client
+//   worker, completions   the worker
+//
+// The client can write every byte of it at any time, so the worker takes nothing from the page but
+// copies, and keeps what it counts for itself (command_consumer.h). A client that damages the page
+// damages its own attachment only.
+//
+// Commands and completions are numbered alike, from position 0; number p lies at p % kCommandSlots.
+// An entry is published by `submitted`, a completion by `completed`. Both only grow, and at most
+// kCommandSlots commands are between them: so the completion of p stays readable until command
+// p + kCommandSlots completes.
+#ifndef PERIGEE_PROTO_LOCAL_COMMAND_PAGE_H_
+#define PERIGEE_PROTO_LOCAL_COMMAND_PAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/common/ids.h"
+
+namespace perigee {
+
+inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
+// Changes with every change of a struct here or of what a field means.
+inline constexpr uint32_t kCommandPageVersion = 1;
+inline constexpr uint32_t kCommandSlots = 64;
+
+// One command as it travels; fields that its kind does not use are 0 (local_command.h).
+struct alignas(64) CommandEntry {
+  uint64_t position = 0;
+  uint64_t generation = 0;
+  uint64_t sequence = 0;  // of a collective operation; 0 for the others
+  uint64_t plan = 0;
+  uint64_t source_plan = 0;
+  uint64_t weights_version = 0;
+  uint32_t kind = 0;   // CommandKind
+  uint32_t flags = 0;  // kCommand...
+  int32_t token_count = 0;
+  int32_t layer = 0;
+
+  friend constexpr bool operator==(const CommandEntry&, const CommandEntry&) = default;
+};
+static_assert(sizeof(CommandEntry) == 64);
+
+// How a command ended, or why the attachment did (completion_record.h has it in C++ terms).
+struct CompletionFacts {
+  uint64_t position = 0;
+  uint64_t generation = 0;
+  uint64_t sequence = 0;
+  int64_t expected = 0;
+  int64_t seen = 0;
+  int64_t duration_ns = 0;
+  uint64_t lost_ranks[2] = {};  // bit r % 64 of word r / 64
+  uint32_t code = 0;            // absl::StatusCode
+  uint32_t kind = 0;            // CommandKind
+  uint32_t phase = 0;
+  int32_t rank = -1;
+  int32_t awaited_rank = -1;
+  int32_t token = -1;
+  int32_t k = -1;
+  uint32_t message_bytes = 0;
+  char reason[24] = {};  // ends with a zero
+};
+static_assert(sizeof(CompletionFacts) == 120);
+
+inline constexpr size_t kCompletionMessageBytes = 896;
+
+struct alignas(64) CompletionRecord {
+  uint64_t lock = 0;  // odd while the rest is being written; grows
+  CompletionFacts facts;
+  char message[kCompletionMessageBytes] = {};
+};
+static_assert(sizeof(CompletionRecord) == 1024);
+
+struct alignas(64) CommandPageHeader {
+  uint64_t magic = 0;
+  uint32_t version = 0;
+  uint32_t slots = 0;
+  uint64_t generation = 0;
+  uint64_t buffer = 0;
+  uint64_t first_sequence = 0;  // of the attachment's first collective operation
+  int32_t rank = -1;
+  int32_t ranks = 0;
+  uint64_t reserved[2] = {};
+};
+static_assert(sizeof(CommandPageHeader) == 64);
+
+// What one side tells the other, on a cache line of its own.
+struct alignas(64) CommandPageWords {
+  // Commands submitted (the client's) or completed (the worker's) so far.
+  uint64_t count = 0;
+  uint32_t doorbell =
+      0;                // futex word that the other side sleeps on; changes with what it waits for
+  uint32_t asleep = 0;  // whether this side sleeps, or is about to, on the other's doorbell
+  uint32_t ended = 0;   // the worker's: not 0 when the attachment is over; `end` says why
+};
+static_assert(sizeof(CommandPageWords) == 64);
+
+struct CommandPage {
+  CommandPageHeader header;
+  CommandPageWords client;
+  CommandPageWords worker;
+  CommandEntry entries[kCommandSlots];
+  CompletionRecord completions[kCommandSlots];
+  CompletionRecord end;
+};
+
+// Of the memory that holds a page.
+inline constexpr size_t kCommandPageBytes = (sizeof(CommandPage) + 4095) / 4096 * 4096;
+
+// What an attachment is for, as its page has it.
+struct CommandPageIdentity {
+  Generation generation;
+  BufferId buffer;
+  RankId rank;
+  int32_t ranks = 0;
+  Sequence first_sequence;
+
+  friend bool operator==(const CommandPageIdentity&, const CommandPageIdentity&) = default;
+};
+
+// The worker's: makes a page of zeroed memory of kCommandPageBytes, 64-byte aligned, that nobody
+// else has yet.
+CommandPage& FormatCommandPage(absl::Span<std::byte> memory, const CommandPageIdentity& identity);
+
+// The client's: the page in `memory`. INVALID_ARGUMENT, naming what was found and expected: too
+// small or unaligned, no page, another version, or ranks that cannot be.
+absl::StatusOr<CommandPage*> OpenCommandPage(absl::Span<std::byte> memory);
+CommandPageIdentity IdentityOf(const CommandPage& page);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_PROTO_LOCAL_COMMAND_PAGE_H_

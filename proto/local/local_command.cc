@@ -1,0 +1,253 @@
+#include "proto/local/local_command.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint32_t kFirstKind = static_cast<uint32_t>(CommandKind::kEmpty);
+constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kClonePlan);
+static_assert(std::variant_size_v<LocalOperation> == kLastKind - kFirstKind + 1);
+
+bool IsKnown(uint32_t kind) { return kind >= kFirstKind && kind <= kLastKind; }
+
+uint32_t Flags(bool route_weights) { return route_weights ? kCommandRouteWeights : 0; }
+
+// Writes what one operation uses.
+struct Encoder {
+  CommandEntry& entry;
+
+  void operator()(const LocalEmpty&) const {}
+  void operator()(const LocalDispatch& dispatch) const { Rows(dispatch); }
+  void operator()(const LocalDispatchWithPlan& dispatch) const { Rows(dispatch); }
+  void operator()(const LocalPrefetchWeights& prefetch) const { Weights(prefetch); }
+  void operator()(const LocalRunExperts& run) const {
+    Weights(run);
+    entry.flags = Flags(run.route_weights);
+  }
+  void operator()(const LocalCombine& combine) const {
+    entry.plan = combine.plan.value;
+    entry.flags = Flags(combine.route_weights);
+  }
+  void operator()(const LocalBarrier&) const {}
+  void operator()(const LocalReleasePlan& release) const { entry.plan = release.plan.value; }
+  void operator()(const LocalClonePlan& clone) const {
+    entry.plan = clone.plan.value;
+    entry.source_plan = clone.source.value;
+  }
+
+  template <typename Dispatch>
+  void Rows(const Dispatch& dispatch) const {
+    entry.plan = dispatch.plan.value;
+    entry.token_count = dispatch.token_count;
+    entry.flags = Flags(dispatch.route_weights);
+  }
+  template <typename Operation>
+  void Weights(const Operation& operation) const {
+    entry.plan = operation.plan.value;
+    entry.layer = operation.layer;
+    entry.weights_version = operation.weights_version;
+  }
+};
+
+// The operation that an entry of a known kind says, unchecked.
+LocalOperation Read(const CommandEntry& entry) {
+  const LocalPlanId plan(entry.plan);
+  const bool weighted = (entry.flags & kCommandRouteWeights) != 0;
+  switch (static_cast<CommandKind>(entry.kind)) {
+    case CommandKind::kEmpty:
+      return LocalEmpty{};
+    case CommandKind::kDispatch:
+      return LocalDispatch{plan, entry.token_count, weighted};
+    case CommandKind::kDispatchWithPlan:
+      return LocalDispatchWithPlan{plan, entry.token_count, weighted};
+    case CommandKind::kPrefetchWeights:
+      return LocalPrefetchWeights{plan, entry.layer, entry.weights_version};
+    case CommandKind::kRunExperts:
+      return LocalRunExperts{plan, entry.layer, entry.weights_version, weighted};
+    case CommandKind::kCombine:
+      return LocalCombine{plan, weighted};
+    case CommandKind::kBarrier:
+      return LocalBarrier{};
+    case CommandKind::kReleasePlan:
+      return LocalReleasePlan{plan};
+    case CommandKind::kClonePlan:
+      return LocalClonePlan{plan, LocalPlanId(entry.source_plan)};
+  }
+  return LocalEmpty{};
+}
+
+class Checker {
+ public:
+  Checker(const CommandEntry& entry, const CommandLimits& limits)
+      : entry_(entry), limits_(limits) {}
+
+  absl::Status Check() const {
+    const CommandKind kind = static_cast<CommandKind>(entry_.kind);
+    absl::Status status = CheckDate(kind);
+    if (!status.ok()) return status;
+    switch (kind) {
+      case CommandKind::kEmpty:
+      case CommandKind::kBarrier:
+        return absl::OkStatus();
+      case CommandKind::kDispatch:
+      case CommandKind::kDispatchWithPlan:
+        status = InRange("token_count", entry_.token_count, limits_.tokens);
+        break;
+      case CommandKind::kPrefetchWeights:
+      case CommandKind::kRunExperts:
+        status = CheckWeights();
+        break;
+      case CommandKind::kClonePlan:
+        status = NotZero("source_plan", entry_.source_plan);
+        break;
+      case CommandKind::kCombine:
+      case CommandKind::kReleasePlan:
+        break;
+    }
+    return status.ok() ? NotZero("plan", entry_.plan) : status;
+  }
+
+  // Fields that an entry of this kind has no use for: what it says must be all that there is.
+  absl::Status CheckUnused(const CommandEntry& meant) const {
+    const struct {
+      const char* name;
+      uint64_t found, meant;
+    } fields[] = {
+        {"flags", entry_.flags, meant.flags},
+        {"plan", entry_.plan, meant.plan},
+        {"source_plan", entry_.source_plan, meant.source_plan},
+        {"weights_version", entry_.weights_version, meant.weights_version},
+        {"token_count", static_cast<uint32_t>(entry_.token_count),
+         static_cast<uint32_t>(meant.token_count)},
+        {"layer", static_cast<uint32_t>(entry_.layer), static_cast<uint32_t>(meant.layer)},
+    };
+    for (const auto& field : fields) {
+      if (field.found != field.meant) {
+        return Invalid(field.name, absl::StrCat(field.found), absl::StrCat(field.meant));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckDate(CommandKind kind) const {
+    if (entry_.generation != limits_.generation.value) {
+      return absl::FailedPreconditionError(absl::StrCat(Who(), " carries generation ",
+                                                        entry_.generation, "; generation ",
+                                                        limits_.generation.value, " lives"));
+    }
+    const uint64_t expected = IsCollective(kind) ? limits_.next_sequence.value : 0;
+    if (entry_.sequence == expected) return absl::OkStatus();
+    if (expected == 0) return Invalid("sequence", absl::StrCat(entry_.sequence), "0");
+    return absl::FailedPreconditionError(
+        absl::StrCat(Who(), " carries sequence ", entry_.sequence, ", the next one is ", expected));
+  }
+
+  absl::Status CheckWeights() const {
+    if (limits_.layers == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer keeps no weights"));
+    }
+    absl::Status status = InRange("layer", entry_.layer, limits_.layers - 1);
+    return status.ok() ? NotZero("weights_version", entry_.weights_version) : status;
+  }
+
+  absl::Status InRange(const char* field, int32_t value, int32_t last) const {
+    if (value >= 0 && value <= last) return absl::OkStatus();
+    return Invalid(field, absl::StrCat(value), absl::StrCat("0 to ", last));
+  }
+  absl::Status NotZero(const char* field, uint64_t value) const {
+    return value != 0 ? absl::OkStatus() : Invalid(field, "0", "another number");
+  }
+  absl::Status Invalid(const char* field, const std::string& found,
+                       const std::string& expected) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Who(), ": ", field, " is ", found, ", expected ", expected));
+  }
+  std::string Who() const {
+    return absl::StrCat("command ", entry_.position, " (",
+                        CommandName(static_cast<CommandKind>(entry_.kind)), ")");
+  }
+
+  const CommandEntry& entry_;
+  const CommandLimits& limits_;
+};
+
+}  // namespace
+
+CommandKind KindOf(const LocalOperation& operation) {
+  return static_cast<CommandKind>(kFirstKind + operation.index());
+}
+
+bool IsCollective(CommandKind kind) {
+  switch (kind) {
+    case CommandKind::kDispatch:
+    case CommandKind::kDispatchWithPlan:
+    case CommandKind::kPrefetchWeights:
+    case CommandKind::kCombine:
+    case CommandKind::kBarrier:
+      return true;
+    case CommandKind::kEmpty:
+    case CommandKind::kRunExperts:
+    case CommandKind::kReleasePlan:
+    case CommandKind::kClonePlan:
+      return false;
+  }
+  return false;
+}
+
+const char* CommandName(CommandKind kind) {
+  switch (kind) {
+    case CommandKind::kEmpty:
+      return "empty";
+    case CommandKind::kDispatch:
+      return "dispatch";
+    case CommandKind::kDispatchWithPlan:
+      return "dispatch_with_plan";
+    case CommandKind::kPrefetchWeights:
+      return "prefetch_weights";
+    case CommandKind::kRunExperts:
+      return "run_experts";
+    case CommandKind::kCombine:
+      return "combine";
+    case CommandKind::kBarrier:
+      return "barrier";
+    case CommandKind::kReleasePlan:
+      return "release_plan";
+    case CommandKind::kClonePlan:
+      return "clone_plan";
+  }
+  return "unknown";
+}
+
+CommandEntry EncodeCommand(const LocalCommand& command, Generation generation) {
+  CommandEntry entry;
+  const CommandKind kind = KindOf(command.operation);
+  entry.kind = static_cast<uint32_t>(kind);
+  entry.generation = generation.value;
+  if (IsCollective(kind)) entry.sequence = command.sequence.value;
+  std::visit(Encoder{entry}, command.operation);
+  return entry;
+}
+
+absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const CommandLimits& limits) {
+  if (!IsKnown(entry.kind)) {
+    return absl::InvalidArgumentError(absl::StrCat("command ", entry.position, ": kind is ",
+                                                   entry.kind, ", expected ", kFirstKind, " to ",
+                                                   kLastKind));
+  }
+  const LocalCommand command{Sequence(entry.sequence), Read(entry)};
+  const Checker checker(entry, limits);
+  absl::Status status = checker.Check();
+  if (status.ok()) status = checker.CheckUnused(EncodeCommand(command, limits.generation));
+  if (!status.ok()) return status;
+  return command;
+}
+
+bool TakesSequence(const CommandEntry& entry) {
+  return IsKnown(entry.kind) && IsCollective(static_cast<CommandKind>(entry.kind));
+}
+
+}  // namespace perigee

@@ -1,0 +1,131 @@
+// What a local client asks of its worker, as both see it, and as it travels in an entry of the
+// command ring. Tensors are not named: each has its place in the memory that came with the
+// attachment. Plans have ids that the client chooses; they live in the attachment.
+#ifndef PERIGEE_PROTO_LOCAL_LOCAL_COMMAND_H_
+#define PERIGEE_PROTO_LOCAL_LOCAL_COMMAND_H_
+
+#include <cstdint>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "kernels/common/ids.h"
+#include "proto/local/command_page.h"
+
+namespace perigee {
+
+enum class CommandKind : uint32_t {
+  kEmpty = 1,
+  kDispatch = 2,
+  kDispatchWithPlan = 3,
+  kPrefetchWeights = 4,
+  kRunExperts = 5,
+  kCombine = 6,
+  kBarrier = 7,
+  kReleasePlan = 8,
+  kClonePlan = 9,
+};
+
+// Bits of CommandEntry.flags.
+// Route weights take part: travel with the rows (dispatch), scale them (run_experts) or are
+// gathered (combine).
+inline constexpr uint32_t kCommandRouteWeights = 1u << 0;
+
+// Chosen by the client; 0 is none.
+using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
+
+// Does nothing: to measure the way there and back.
+struct LocalEmpty {
+  friend bool operator==(const LocalEmpty&, const LocalEmpty&) = default;
+};
+// Collective. The first token_count rows of the tokens, routes and weights in the arena.
+struct LocalDispatch {
+  LocalPlanId plan;         // that the plan made here is kept under, replacing an older one
+  int32_t token_count = 0;  // in [0, S]; may differ between ranks
+  bool route_weights = false;
+  friend bool operator==(const LocalDispatch&, const LocalDispatch&) = default;
+};
+// Collective. The same by an earlier plan; the routes are not read.
+struct LocalDispatchWithPlan {
+  LocalPlanId plan;
+  int32_t token_count = 0;
+  bool route_weights = false;
+  friend bool operator==(const LocalDispatchWithPlan&, const LocalDispatchWithPlan&) = default;
+};
+// Collective.
+struct LocalPrefetchWeights {
+  LocalPlanId plan;
+  int32_t layer = 0;             // in [0, layers)
+  uint64_t weights_version = 0;  // that every home rank must hold; not 0
+  friend bool operator==(const LocalPrefetchWeights&, const LocalPrefetchWeights&) = default;
+};
+// Local. Reads the rows in the shard and writes the results over them.
+struct LocalRunExperts {
+  LocalPlanId plan;
+  int32_t layer = 0;
+  uint64_t weights_version = 0;
+  bool route_weights = false;
+  friend bool operator==(const LocalRunExperts&, const LocalRunExperts&) = default;
+};
+// Collective. Sums the rows in the shard into the tokens out, and with route_weights gathers the
+// shard's route weights into the weights out. Changes the shard's rows.
+struct LocalCombine {
+  LocalPlanId plan;
+  bool route_weights = false;
+  friend bool operator==(const LocalCombine&, const LocalCombine&) = default;
+};
+// Collective.
+struct LocalBarrier {
+  friend bool operator==(const LocalBarrier&, const LocalBarrier&) = default;
+};
+// Local.
+struct LocalReleasePlan {
+  LocalPlanId plan;
+  friend bool operator==(const LocalReleasePlan&, const LocalReleasePlan&) = default;
+};
+// Local. Keeps the plan of `source` under `plan` too, replacing an older one.
+struct LocalClonePlan {
+  LocalPlanId plan;
+  LocalPlanId source;
+  friend bool operator==(const LocalClonePlan&, const LocalClonePlan&) = default;
+};
+
+// In the order of CommandKind.
+using LocalOperation =
+    std::variant<LocalEmpty, LocalDispatch, LocalDispatchWithPlan, LocalPrefetchWeights,
+                 LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan>;
+
+struct LocalCommand {
+  Sequence sequence;  // of a collective operation; 0 for a local one
+  LocalOperation operation;
+  friend bool operator==(const LocalCommand&, const LocalCommand&) = default;
+};
+
+CommandKind KindOf(const LocalOperation& operation);
+// Whether all ranks take part, so that it has a sequence.
+bool IsCollective(CommandKind kind);
+// empty, dispatch, dispatch_with_plan, prefetch_weights, ...; "unknown" for what is none.
+const char* CommandName(CommandKind kind);
+
+// What a command may say, known to the worker.
+struct CommandLimits {
+  Generation generation;
+  Sequence next_sequence;  // of the next collective operation
+  int32_t tokens = 0;      // S
+  int32_t layers = 0;      // 0: the buffer keeps no weights
+};
+
+// position is left 0. A local operation's sequence is written as 0.
+CommandEntry EncodeCommand(const LocalCommand& command, Generation generation);
+
+// `entry` is a private copy. INVALID_ARGUMENT: an unknown kind or flag, a field out of its range or
+// not 0 where the kind has no use for it; FAILED_PRECONDITION: another generation, or another
+// sequence than the next. The message names the command, the field, and what was expected.
+absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const CommandLimits& limits);
+
+// Whether the entry takes a sequence, refused or not: its client counts it as a collective
+// operation, and so do the clients of the other ranks, whose workers are to be told.
+bool TakesSequence(const CommandEntry& entry);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_PROTO_LOCAL_LOCAL_COMMAND_H_

@@ -1,0 +1,122 @@
+#include "proto/local/local_command.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/local/ring_fixtures.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr LocalPlanId kPlan(5);
+
+CommandEntry Entry(const LocalOperation& operation) {
+  LocalCommand command;
+  command.operation = operation;
+  command.sequence = kTestLimits.next_sequence;
+  return EncodeCommand(command, kTestLimits.generation);
+}
+
+void ExpectRefused(const CommandEntry& entry, absl::StatusCode code, const char* why) {
+  const absl::StatusOr<LocalCommand> decoded = DecodeCommand(entry, kTestLimits);
+  EXPECT_EQ(decoded.status().code(), code) << why;
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr(why));
+}
+void ExpectInvalid(const CommandEntry& entry, const char* why) {
+  ExpectRefused(entry, absl::StatusCode::kInvalidArgument, why);
+}
+
+TEST(LocalCommandTest, EveryCommandComesBackAsItWas) {
+  std::mt19937_64 random(RingTestSeed());
+  for (int i = 0; i < 2000; ++i) {
+    const LocalCommand command = RandomCommand(random);
+    const CommandEntry entry = EncodeCommand(command, kTestLimits.generation);
+    const absl::StatusOr<LocalCommand> decoded = DecodeCommand(entry, kTestLimits);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(*decoded, command);
+    EXPECT_EQ(TakesSequence(entry), command.sequence != Sequence());
+  }
+}
+
+TEST(LocalCommandTest, KindsHaveNamesAndTheUnknownNone) {
+  EXPECT_STREQ(CommandName(KindOf(LocalClonePlan{})), "clone_plan");
+  EXPECT_STREQ(CommandName(KindOf(LocalEmpty{})), "empty");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(0)), "unknown");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(10)), "unknown");
+}
+
+TEST(LocalCommandTest, RefusesUnknownKinds) {
+  CommandEntry entry = Entry(LocalEmpty{});
+  for (const uint32_t kind : {0u, 10u, 0xffffffffu}) {
+    entry.kind = kind;
+    ExpectInvalid(entry, "expected 1 to 9");
+    EXPECT_FALSE(TakesSequence(entry));
+  }
+}
+
+TEST(LocalCommandTest, RefusesAnotherGenerationOrSequence) {
+  CommandEntry entry = Entry(LocalBarrier{});
+  entry.generation = 6;
+  ExpectRefused(entry, absl::StatusCode::kFailedPrecondition,
+                "(barrier) carries generation 6; generation 7 lives");
+  entry = Entry(LocalBarrier{});
+  entry.sequence = 12;
+  ExpectRefused(entry, absl::StatusCode::kFailedPrecondition,
+                "carries sequence 12, the next one is 11");
+  entry = Entry(LocalReleasePlan{kPlan});
+  EXPECT_EQ(entry.sequence, 0u);
+  entry.sequence = 11;
+  ExpectInvalid(entry, "sequence is 11, expected 0");
+}
+
+TEST(LocalCommandTest, RefusesFieldsOutOfTheirRange) {
+  ExpectInvalid(Entry(LocalDispatch{kPlan, 17, false}), "token_count is 17, expected 0 to 16");
+  ExpectInvalid(Entry(LocalDispatchWithPlan{kPlan, -1, false}), "token_count is -1");
+  ExpectInvalid(Entry(LocalPrefetchWeights{kPlan, 3, 1}), "layer is 3, expected 0 to 2");
+  ExpectInvalid(Entry(LocalRunExperts{kPlan, -1, 1, true}), "layer is -1");
+  ExpectInvalid(Entry(LocalRunExperts{kPlan, 0, 0, true}), "weights_version is 0");
+  ExpectInvalid(Entry(LocalClonePlan{kPlan, LocalPlanId()}), "source_plan is 0");
+  for (const LocalOperation& operation :
+       {LocalOperation(LocalDispatch{}), LocalOperation(LocalDispatchWithPlan{}),
+        LocalOperation(LocalPrefetchWeights{LocalPlanId(), 0, 1}),
+        LocalOperation(LocalRunExperts{LocalPlanId(), 0, 1}), LocalOperation(LocalCombine{}),
+        LocalOperation(LocalReleasePlan{}), LocalOperation(LocalClonePlan{{}, kPlan})}) {
+    ExpectInvalid(Entry(operation), "plan is 0, expected another number");
+  }
+}
+
+TEST(LocalCommandTest, RefusesWeightsWhereNoneAreKept) {
+  CommandLimits limits = kTestLimits;
+  limits.layers = 0;
+  const absl::StatusOr<LocalCommand> decoded =
+      DecodeCommand(Entry(LocalPrefetchWeights{kPlan, 0, 1}), limits);
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("the buffer keeps no weights"));
+}
+
+TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
+  CommandEntry entry = Entry(LocalBarrier{});
+  entry.plan = 1;
+  ExpectInvalid(entry, "(barrier): plan is 1, expected 0");
+  entry = Entry(LocalCombine{kPlan, true});
+  entry.flags |= 2;
+  ExpectInvalid(entry, "flags is 3, expected 1");
+  entry = Entry(LocalPrefetchWeights{kPlan, 1, 1});
+  entry.flags = kCommandRouteWeights;
+  ExpectInvalid(entry, "flags is 1, expected 0");
+  entry = Entry(LocalDispatch{kPlan, 1, false});
+  entry.layer = 1;
+  ExpectInvalid(entry, "layer is 1, expected 0");
+  entry = Entry(LocalEmpty{});
+  entry.weights_version = 1;
+  ExpectInvalid(entry, "weights_version is 1, expected 0");
+  entry = Entry(LocalReleasePlan{kPlan});
+  entry.source_plan = 9;
+  ExpectInvalid(entry, "source_plan is 9, expected 0");
+  entry = Entry(LocalCombine{kPlan});
+  entry.token_count = 1;
+  ExpectInvalid(entry, "token_count is 1, expected 0");
+}
+
+}  // namespace
+}  // namespace perigee
