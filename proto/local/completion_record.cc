@@ -103,7 +103,7 @@ LocalCompletion CompletionOf(const CompletionFacts& facts, const char* message) 
 void WriteCompletion(CompletionRecord& record, const LocalCompletion& completion) {
   const CompletionFacts facts = FactsOf(completion);
   char message[kCompletionMessageBytes] = {};
-  std::memcpy(message, completion.status.message().data(), facts.message_bytes);
+  completion.status.message().copy(message, facts.message_bytes);
   // Whatever the record held before, odd while it is written.
   const uint64_t writing = Lock(record).load(std::memory_order_relaxed) | 1;
   Lock(record).store(writing, std::memory_order_relaxed);
