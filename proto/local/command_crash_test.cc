@@ -51,15 +51,15 @@ class Child {
 };
 
 // Command and completion of a position: what was cut in two would not be.
-CommandEntry EntryAt(uint64_t position) {
+LocalOperation OperationAt(uint64_t position) {
   std::mt19937_64 random(position);
-  CommandEntry entry = EncodeCommand(RandomCommand(random), kTestLimits.generation);
+  return RandomCommand(random).operation;
+}
+CommandEntry EntryAt(uint64_t position, Sequence next_sequence) {
+  CommandEntry entry =
+      EncodeCommand({next_sequence, OperationAt(position)}, kTestLimits.generation);
   entry.position = position;
   return entry;
-}
-LocalCommand CommandAt(uint64_t position) {
-  std::mt19937_64 random(position);
-  return RandomCommand(random);
 }
 LocalCompletion CompletionAt(uint64_t position) {
   std::mt19937_64 random(~position);
@@ -92,14 +92,16 @@ TEST_F(CommandCrashTest, AClientThatIsKilledLeavesWholeCommands) {
       CommandProducer producer(memory.page(), RealClock(), {spin, absl::Milliseconds(1), nullptr});
       for (uint64_t position = 0;; ++position) {
         if (!producer.WaitForRoom(kLong).ok()) _exit(1);
-        if (!producer.Submit(CommandAt(position)).ok()) _exit(1);
+        if (!producer.Submit(OperationAt(position)).ok()) _exit(1);
       }
     });
     CommandConsumer consumer(memory.page(), RealClock(), {AnySpin(), absl::Milliseconds(1)});
+    Sequence sequence = kTestLimits.next_sequence;
     const auto take = [&](absl::Duration timeout) {
       const absl::StatusOr<CommandEntry> entry = consumer.Next(timeout);
       if (!entry.ok()) return entry.status();
-      EXPECT_EQ(*entry, EntryAt(consumer.completed()));
+      EXPECT_EQ(*entry, EntryAt(consumer.completed(), sequence));
+      if (TakesSequence(*entry)) sequence = sequence.Next();
       consumer.Complete(LocalCompletion());
       return absl::OkStatus();
     };
@@ -140,7 +142,7 @@ TEST_F(CommandCrashTest, AWorkerThatIsKilledLeavesWholeCompletionsAndEndsWaits) 
     const uint64_t kill_at = random_() % 300;
     absl::Status status;
     for (uint64_t position = 0; status.ok(); ++position) {
-      const absl::StatusOr<uint64_t> submitted = producer.Submit(CommandAt(position));
+      const absl::StatusOr<uint64_t> submitted = producer.Submit(OperationAt(position));
       if (position == kill_at) {
         Linger();
         worker.Kill();

@@ -161,7 +161,7 @@ TEST(CommandFuzzTest, ThePageMayHoldAnything) {
     CommandProducer producer(memory.page(), RealClock(),
                              {absl::ZeroDuration(), absl::ZeroDuration(), nullptr});
     for (int step = 0; step < 100; ++step) {
-      if (random() % 2 == 0) (void)producer.Submit(RandomCommand(random));
+      if (random() % 2 == 0) (void)producer.Submit(RandomCommand(random).operation);
       if (random() % 8 == 0) memory.Scribble(AnyWord(random), AnyNumber(random));
       const absl::StatusOr<absl::optional<CommandEntry>> next = consumer.TryNext();
       if (!next.ok()) {

@@ -15,7 +15,8 @@ CommandProducer::CommandProducer(CommandPage& page, const Clock& clock,
     : page_(page),
       clock_(clock),
       options_(std::move(options)),
-      generation_(IdentityOf(page).generation) {}
+      generation_(IdentityOf(page).generation),
+      next_sequence_(IdentityOf(page).first_sequence) {}
 
 absl::StatusOr<uint64_t> CommandProducer::Completed() {
   const uint64_t completed = LoadCount(page_.worker);
@@ -38,7 +39,7 @@ absl::Status CommandProducer::Ended() {
   return absl::DataLossError("the control page is damaged: the attachment ended without an error");
 }
 
-absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalCommand& command) {
+absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation) {
   absl::Status status = Ended();
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> completed = Completed();
@@ -48,10 +49,11 @@ absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalCommand& command) {
         absl::StrCat(kCommandSlots, " commands are under way, as many as there can be; wait for ",
                      "command ", *completed));
   }
-  CommandEntry entry = EncodeCommand(command, generation_);
+  CommandEntry entry = EncodeCommand({next_sequence_, operation}, generation_);
   entry.position = submitted_;
   StoreShared(page_.entries[submitted_ % kCommandSlots], entry);
   StoreCount(page_.client, submitted_ + 1);
+  if (TakesSequence(entry)) next_sequence_ = next_sequence_.Next();
   RingIfAsleep(page_.client, page_.worker);
   return submitted_++;
 }

@@ -37,11 +37,10 @@ class CommandProducer {
   // Nobody has submitted anything through the page yet; page and clock outlive the producer.
   CommandProducer(CommandPage& page, const Clock& clock, CommandProducerOptions options);
 
-  // The position of the submitted command. The sequence of a collective operation is the caller's
-  // to count, from the page's first_sequence. Never blocks. RESOURCE_EXHAUSTED: kCommandSlots
-  // commands are under way; else, the attachment is over and this is why. Refused then, and nothing
-  // was submitted.
-  absl::StatusOr<uint64_t> Submit(const LocalCommand& command);
+  // The position of the submitted command. Counts the sequence of collective operations, from the
+  // page's first_sequence. Never blocks. RESOURCE_EXHAUSTED: kCommandSlots commands are under way;
+  // else, the attachment is over and this is why. Refused then, and nothing was submitted.
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation);
 
   // How the command at `position` ended; none while it has not. An error is about the way there,
   // not about the command: OUT_OF_RANGE, nothing was submitted there yet or its record has been
@@ -54,6 +53,7 @@ class CommandProducer {
   absl::Status WaitForRoom(absl::Duration timeout);
 
   uint64_t submitted() const { return submitted_; }
+  Sequence next_sequence() const { return next_sequence_; }
 
  private:
   // Commands completed. DATA_LOSS: a count that cannot be.
@@ -68,6 +68,7 @@ class CommandProducer {
   const Clock& clock_;
   const CommandProducerOptions options_;
   const Generation generation_;
+  Sequence next_sequence_;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;  // as last seen
 };

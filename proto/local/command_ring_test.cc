@@ -40,7 +40,7 @@ class CommandRingTest : public ::testing::Test {
     return completion;
   }
   uint64_t Submit() {
-    const absl::StatusOr<uint64_t> position = producer_.Submit(LocalCommand());
+    const absl::StatusOr<uint64_t> position = producer_.Submit(LocalEmpty());
     EXPECT_TRUE(position.ok()) << position.status();
     return position.value_or(0);
   }
@@ -62,23 +62,28 @@ class CommandRingTest : public ::testing::Test {
 TEST_F(CommandRingTest, CommandsGoThereAndCompletionsComeBackInOrder) {
   std::mt19937_64 random(RingTestSeed());
   uint64_t submitted = 0;
-  std::vector<LocalCommand> under_way;
+  std::vector<LocalOperation> under_way;
+  CommandLimits limits = kTestLimits;
   std::vector<LocalCompletion> completions;
   for (int round = 0; round < 200; ++round) {
     const size_t burst = 1 + random() % kCommandSlots;
     for (size_t i = 0; i < burst; ++i) {
-      under_way.push_back(RandomCommand(random));
+      under_way.push_back(RandomCommand(random).operation);
       const absl::StatusOr<uint64_t> position = producer_.Submit(under_way.back());
       ASSERT_TRUE(position.ok()) << position.status();
       EXPECT_EQ(*position, submitted++);
     }
-    for (const LocalCommand& command : under_way) {
+    for (const LocalOperation& operation : under_way) {
       const absl::StatusOr<CommandEntry> entry = consumer_.Next(kLong);
       ASSERT_TRUE(entry.ok()) << entry.status();
       EXPECT_EQ(entry->position, consumer_.taken() - 1);
-      EXPECT_EQ(*DecodeCommand(*entry, kTestLimits), command);
+      const absl::StatusOr<LocalCommand> command = DecodeCommand(*entry, limits);
+      ASSERT_TRUE(command.ok()) << command.status();
+      EXPECT_EQ(command->operation, operation);
+      if (TakesSequence(*entry)) limits.next_sequence = limits.next_sequence.Next();
     }
     EXPECT_FALSE(consumer_.TryNext()->has_value());
+    EXPECT_EQ(producer_.next_sequence(), limits.next_sequence);
     const uint64_t first = consumer_.completed();
     completions.clear();
     for (size_t i = 0; i < burst; ++i) {
@@ -98,14 +103,15 @@ TEST_F(CommandRingTest, CommandsGoThereAndCompletionsComeBackInOrder) {
 TEST_F(CommandRingTest, IsBounded) {
   EXPECT_TRUE(producer_.WaitForRoom(absl::ZeroDuration()).ok());
   for (uint32_t i = 0; i < kCommandSlots; ++i) Submit();
-  const absl::Status full = producer_.Submit(LocalCommand()).status();
+  const absl::Status full = producer_.Submit(LocalBarrier()).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("wait for command 0"));
   EXPECT_EQ(producer_.WaitForRoom(absl::Microseconds(110)).code(),
             absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(producer_.next_sequence(), kTestLimits.next_sequence);
   // Taken is not enough: its completion has yet to find room.
   ASSERT_TRUE(consumer_.Next(kLong).ok());
-  EXPECT_FALSE(producer_.Submit(LocalCommand()).ok());
+  EXPECT_FALSE(producer_.Submit(LocalEmpty()).ok());
   consumer_.Complete(LocalCompletion());
   EXPECT_TRUE(producer_.WaitForRoom(kLong).ok());
   EXPECT_EQ(Submit(), kCommandSlots);
@@ -145,7 +151,7 @@ TEST_F(CommandRingTest, ASleepingConsumerIsWoken) {
   CommandProducer producer(memory_.page(), stopped,
                            {absl::ZeroDuration(), absl::Seconds(100), nullptr});
   for (uint64_t i = 0; i < 300; ++i) {
-    ASSERT_EQ(producer.Submit(LocalCommand()).value_or(~0ull), i);
+    ASSERT_EQ(producer.Submit(LocalEmpty()).value_or(~0ull), i);
     ASSERT_TRUE(producer.Wait(i, kLong).ok());
   }
   worker.join();
@@ -171,7 +177,7 @@ TEST_F(CommandRingTest, TheEndIsToldWithItsReason) {
   EXPECT_EQ(producer_.Wait(1, kLong).status(), absl::UnavailableError("rank 1 was lost"));
   worker.join();
   EXPECT_EQ(producer_.Poll(1).status(), absl::UnavailableError("rank 1 was lost"));
-  EXPECT_EQ(producer_.Submit(LocalCommand()).status(), absl::UnavailableError("rank 1 was lost"));
+  EXPECT_EQ(producer_.Submit(LocalEmpty()).status(), absl::UnavailableError("rank 1 was lost"));
   // What had ended before has ended.
   EXPECT_TRUE(producer_.Wait(0, kLong).ok());
 }
@@ -180,7 +186,7 @@ TEST_F(CommandRingTest, AWaitEndsWithTheWorker) {
   CommandProducer producer(memory_.page(), clock_, {absl::Microseconds(5), absl::Seconds(100), [] {
                                                       return absl::UnavailableError("gone");
                                                     }});
-  ASSERT_TRUE(producer.Submit(LocalCommand()).ok());
+  ASSERT_TRUE(producer.Submit(LocalEmpty()).ok());
   EXPECT_EQ(producer.Wait(0, kLong).status(), absl::UnavailableError("gone"));
 }
 
@@ -215,14 +221,14 @@ TEST_F(CommandRingTest, ADamagedPageIsToldToTheClient) {
   Submit();
   memory_.page().worker.count = 2;
   EXPECT_EQ(producer_.Poll(0).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(producer_.Submit(LocalCommand()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(producer_.Submit(LocalEmpty()).status().code(), absl::StatusCode::kDataLoss);
   memory_.page().worker.count = 1;
   LocalCompletion other;
   other.position = 9;
   WriteCompletion(memory_.page().completions[0], other);
   EXPECT_EQ(producer_.Poll(0).status().code(), absl::StatusCode::kDataLoss);
   memory_.page().worker.ended = 1;
-  EXPECT_EQ(producer_.Submit(LocalCommand()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(producer_.Submit(LocalEmpty()).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(SpinBudgetTest, NobodySpinsWhereCoresAreScarce) {

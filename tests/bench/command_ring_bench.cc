@@ -74,7 +74,7 @@ class Measurement {
     for (int round = 0; round < rounds; ++round) {
       if (sides_.find_worker_asleep) AwaitSleep();
       const absl::Duration start = RealClock().Monotonic();
-      const absl::StatusOr<uint64_t> position = producer.Submit(LocalCommand());
+      const absl::StatusOr<uint64_t> position = producer.Submit(LocalEmpty());
       PERIGEE_CHECK(position.ok());
       const absl::StatusOr<LocalCompletion> completion = producer.Wait(*position, kLong);
       PERIGEE_CHECK(completion.ok());
