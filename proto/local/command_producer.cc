@@ -105,7 +105,7 @@ absl::Status CommandProducer::WaitForCount(uint64_t count, absl::Duration timeou
   const absl::Duration start = clock_.Monotonic();
   while (true) {
     // Before the count, as in Poll.
-    const absl::Status ended = Ended();
+    absl::Status ended = Ended();
     const absl::StatusOr<uint64_t> completed = Completed();
     if (!completed.ok()) return completed.status();
     if (*completed >= count) return absl::OkStatus();
@@ -120,7 +120,7 @@ absl::Status CommandProducer::WaitForCount(uint64_t count, absl::Duration timeou
       continue;
     }
     if (options_.check_worker) {
-      const absl::Status worker = options_.check_worker();
+      absl::Status worker = options_.check_worker();
       // What it completed before it went still counts.
       if (!worker.ok()) return LoadCount(page_.worker) >= count ? absl::OkStatus() : worker;
     }
