@@ -39,6 +39,15 @@ absl::Status CommandProducer::Ended() {
   return absl::DataLossError("the control page is damaged: the attachment ended without an error");
 }
 
+absl::optional<LocalCompletion> CommandProducer::End() {
+  if (std::atomic_ref<uint32_t>(page_.worker.ended).load(std::memory_order_seq_cst) == 0) {
+    return absl::nullopt;
+  }
+  absl::StatusOr<LocalCompletion> why = ReadCompletion(page_.end);
+  if (!why.ok() || why->status.ok()) return absl::nullopt;
+  return *std::move(why);
+}
+
 absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation) {
   absl::Status status = Ended();
   if (!status.ok()) return status;

@@ -49,6 +49,9 @@ class CommandProducer {
   absl::StatusOr<absl::optional<LocalCompletion>> Poll(uint64_t position);
   // The same, waiting for it. DEADLINE_EXCEEDED, with the command still under way.
   absl::StatusOr<LocalCompletion> Wait(uint64_t position, absl::Duration timeout);
+  // Why the worker has ended the attachment, with all that it told; none while it has not, or where
+  // the page is damaged.
+  absl::optional<LocalCompletion> End();
   // Waits until fewer than kCommandSlots commands are under way.
   absl::Status WaitForRoom(absl::Duration timeout);
 

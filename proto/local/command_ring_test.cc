@@ -173,11 +173,16 @@ TEST_F(CommandRingTest, TheEndIsToldWithItsReason) {
   Submit();
   ASSERT_TRUE(consumer_.Next(kLong).ok());
   consumer_.Complete(LocalCompletion());
-  std::thread worker([&] { consumer_.End(Failed(absl::UnavailableError("rank 1 was lost"))); });
+  EXPECT_FALSE(producer_.End().has_value());
+  LocalCompletion why = Failed(absl::UnavailableError("rank 1 was lost"));
+  why.reason = "RANK_LOST";
+  why.lost = {1};
+  std::thread worker([&] { consumer_.End(why); });
   EXPECT_EQ(producer_.Wait(1, kLong).status(), absl::UnavailableError("rank 1 was lost"));
   worker.join();
   EXPECT_EQ(producer_.Poll(1).status(), absl::UnavailableError("rank 1 was lost"));
   EXPECT_EQ(producer_.Submit(LocalEmpty()).status(), absl::UnavailableError("rank 1 was lost"));
+  ExpectSame(*producer_.End(), why);
   // What had ended before has ended.
   EXPECT_TRUE(producer_.Wait(0, kLong).ok());
 }
