@@ -109,6 +109,9 @@ class ControlPlane {
   // Of one group, NOT_FOUND; or of all of a tenant, where `group` ends in "/groups/-".
   absl::StatusOr<std::vector<v1::Buffer>> ListBuffers(const std::string& group) const;
 
+  // Errors as in attachments.proto.
+  void IssueAttachTicket(const v1::IssueAttachTicketRequest& request, CallDone done);
+
   // The number to cancel it by; 0 where it has ended already.
   CallId ExecuteProgram(const v1::ExecuteProgramRequest& request,
                         std::shared_ptr<ProgramSink> sink);

@@ -181,6 +181,17 @@ absl::StatusOr<std::vector<v1::Buffer>> ControlPlane::ListBuffers(const std::str
   return list;
 }
 
+void ControlPlane::IssueAttachTicket(const v1::IssueAttachTicketRequest& request, CallDone done) {
+  std::lock_guard lock(mutex_);
+  const absl::Status serving = CheckServing();
+  if (!serving.ok()) return done({serving, {}, {}});
+  const std::string group = GroupOf(request.buffer());
+  if (groups_.count(group) == 0) return done({NoGroup(group), {}, {}});
+  Post(group, TicketWanted{AddCall(std::move(done)), request.buffer(),
+                           Generation(request.generation()), request.rank()});
+  RunPosted();
+}
+
 CallId ControlPlane::ExecuteProgram(const v1::ExecuteProgramRequest& request,
                                     std::shared_ptr<ProgramSink> sink) {
   std::lock_guard lock(mutex_);

@@ -112,6 +112,8 @@ void ControlPlane::TakeReport(StreamId stream, const v1::WorkerReport& report) {
   const std::string& worker = from->second.worker;
   if (report.has_progress()) {
     Post(report.progress().group(), ProgressReported{worker, report.progress()});
+  } else if (report.has_client()) {
+    Post(report.client().group(), ClientReported{worker, report.client()});
   } else if (report.has_result()) {
     auto& outstanding = links_.at(worker).outstanding;
     const auto found = outstanding.find(report.result().command_id());

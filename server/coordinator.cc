@@ -5,6 +5,7 @@
 #include "proto/support/grpc_server.h"
 #include "proto/support/random.h"
 #include "server/control_plane.h"
+#include "server/rpc/attachment_service.h"
 #include "server/rpc/buffer_service.h"
 #include "server/rpc/group_service.h"
 #include "server/rpc/publication_service.h"
@@ -40,15 +41,18 @@ class Coordinator::Impl {
         topology_(control_),
         groups_(control_, log_),
         buffers_(control_, log_),
-        publication_(control_, log_) {}
+        publication_(control_, log_),
+        attachments_(control_, log_) {}
 
   absl::Status Serve(const std::string& address) {
-    auto server = GrpcServer::Start({address, {&topology_, &groups_, &buffers_, &publication_}});
+    auto server = GrpcServer::Start(
+        {address, {&topology_, &groups_, &buffers_, &publication_, &attachments_}});
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
     for (const char* service :
          {"", v1::TopologyService::service_full_name(), v1::GroupService::service_full_name(),
-          v1::BufferService::service_full_name(), v1::PublicationService::service_full_name()}) {
+          v1::BufferService::service_full_name(), v1::PublicationService::service_full_name(),
+          v1::AttachmentService::service_full_name()}) {
       server_->SetServing(service, true);
     }
     return absl::OkStatus();
@@ -71,6 +75,7 @@ class Coordinator::Impl {
   GroupService groups_;
   BufferService buffers_;
   PublicationService publication_;
+  AttachmentService attachments_;
   std::unique_ptr<GrpcServer> server_;
 };
 

@@ -57,7 +57,8 @@ void GroupBuffers::Delete(const BufferDeleted& event, bool in_use) {
   Record& record = found->second;
   if (in_use) {
     context_.Finish(event.call, absl::FailedPreconditionError(
-                                    absl::StrCat("a program runs or waits on ", event.buffer)));
+                                    absl::StrCat("a program runs or waits on ", event.buffer,
+                                                 ", or local clients are attached to it")));
   } else if (record.info.state() == v1::Buffer::FORMING) {
     context_.Finish(event.call, absl::FailedPreconditionError(absl::StrCat(
                                     event.buffer, " is FORMING, expected ACTIVE or FENCED")));
@@ -138,10 +139,22 @@ const v1::Buffer* GroupBuffers::Find(const std::string& name) const {
   return found == records_.end() ? nullptr : &found->second.info;
 }
 
-bool GroupBuffers::usable(const std::string& name) const {
+absl::Status GroupBuffers::CheckUsable(const std::string& name, Generation generation) const {
   const auto found = records_.find(name);
-  return found != records_.end() && found->second.step == Step::kSettled &&
-         found->second.info.state() == v1::Buffer::ACTIVE;
+  if (found == records_.end()) return absl::NotFoundError(absl::StrCat("no buffer ", name));
+  if (generation.value != 0 && generation != context_.generation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("generation ", generation.value, " was asked for, generation ",
+                     context_.generation.value, " lives in ", context_.name));
+  }
+  const v1::Buffer& info = found->second.info;
+  const bool is_active = info.state() == v1::Buffer::ACTIVE;
+  if (is_active && found->second.step == Step::kSettled) return absl::OkStatus();
+  const std::string reason =
+      info.state_reason().empty() ? "" : absl::StrCat(": ", info.state_reason());
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, " is ", is_active ? "being deleted" : v1::Buffer::State_Name(info.state()),
+                   ", expected ACTIVE", reason));
 }
 
 std::vector<v1::Buffer> GroupBuffers::List() const {

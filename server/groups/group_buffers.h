@@ -51,8 +51,9 @@ class GroupBuffers {
 
   // Null if there is none of that name. Valid until the next change.
   const v1::Buffer* Find(const std::string& name) const;
-  // ACTIVE and not being deleted.
-  bool usable(const std::string& name) const;
+  // OK where it is ACTIVE and not being deleted, in this generation or whichever (0). NOT_FOUND;
+  // FAILED_PRECONDITION: another generation lives, or its state, and why.
+  absl::Status CheckUsable(const std::string& name, Generation generation) const;
   std::vector<v1::Buffer> List() const;  // in order of name
   // Last sequence used in this generation; of a buffer that is ACTIVE.
   uint64_t last_sequence(const std::string& name) const;

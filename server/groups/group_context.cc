@@ -16,6 +16,13 @@ CommandRound GroupContext::SendToAll(
   return round;
 }
 
+CommandRound GroupContext::SendToRank(int32_t rank, v1::WorkerCommand command) {
+  CommandRound round;
+  round.Expect(rank, ++last_token_);
+  Send(rank, last_token_, std::move(command));
+  return round;
+}
+
 void GroupContext::SendTo(int32_t rank, v1::WorkerCommand command) {
   if (!members[rank].lost) Send(rank, 0, std::move(command));
 }

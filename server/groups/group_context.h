@@ -52,6 +52,8 @@ class GroupContext {
   // Sends every rank that is not lost a command that `fill` completes.
   CommandRound SendToAll(absl::Duration timeout,
                          absl::FunctionRef<void(int32_t rank, v1::WorkerCommand&)> fill);
+  // One rank that is not lost; for as long as it takes.
+  CommandRound SendToRank(int32_t rank, v1::WorkerCommand command);
   // The answer is of no interest.
   void SendTo(int32_t rank, v1::WorkerCommand command);
   void Finish(CallId call, absl::Status status);

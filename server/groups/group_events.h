@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "kernels/common/ids.h"
+#include "proto/v1/attachments.pb.h"
 #include "proto/v1/buffers.pb.h"
 #include "proto/v1/command.pb.h"
 #include "proto/v1/error.pb.h"
@@ -35,7 +36,7 @@ struct Moment {
 struct CallResult {
   absl::Status status;
   absl::optional<v1::GroupError> error;  // where ranks are why it failed
-  std::variant<std::monostate, v1::Group, v1::Buffer> response;
+  std::variant<std::monostate, v1::Group, v1::Buffer, v1::AttachTicket> response;
 };
 
 // ---- Events. Buffers and workers are named by full resource name.
@@ -86,6 +87,16 @@ struct ProgramSubmitted {
 struct ProgramCancelled {
   CallId call = 0;  // that submitted it
 };
+struct TicketWanted {
+  CallId call = 0;
+  std::string buffer;
+  Generation generation;  // 0: whichever lives
+  int32_t rank = 0;
+};
+struct ClientReported {
+  std::string worker;
+  v1::ClientReport report;
+};
 struct GroupDrained {
   CallId call = 0;
   bool remove = false;  // once it is CLOSED
@@ -97,10 +108,10 @@ struct GenerationAborted {
 };
 struct TimePassed {};
 
-using GroupEvent =
-    std::variant<GroupCreated, GenerationTaken, BufferIdTaken, CommandAnswered, ProgressReported,
-                 MemberLost, MembersReplaced, BufferCreated, BufferDeleted, ProgramSubmitted,
-                 ProgramCancelled, GroupDrained, GenerationAborted, TimePassed>;
+using GroupEvent = std::variant<GroupCreated, GenerationTaken, BufferIdTaken, CommandAnswered,
+                                ProgressReported, MemberLost, MembersReplaced, BufferCreated,
+                                BufferDeleted, ProgramSubmitted, ProgramCancelled, TicketWanted,
+                                ClientReported, GroupDrained, GenerationAborted, TimePassed>;
 
 // ---- Effects, to be carried out in order.
 

@@ -15,12 +15,13 @@ constexpr absl::Duration kLongestPause = absl::Seconds(30);
 }  // namespace
 
 void GroupMachine::Advance() {
-  if (generation_lives() && !programs_.fatal().empty()) {
-    Fence(
-        absl::StrCat("generation ", context_.generation.value, " was fenced: ", programs_.fatal()));
+  const std::string& fatal = programs_.fatal().empty() ? attachments_.fatal() : programs_.fatal();
+  if (generation_lives() && !fatal.empty()) {
+    Fence(absl::StrCat("generation ", context_.generation.value, " was fenced: ", fatal));
   }
   if (state_ == v1::Group::FORMING) AdvanceForming();
-  if (state_ == v1::Group::DRAINING && generation_lives() && programs_.idle()) CloseSessions();
+  const bool idle = programs_.idle() && attachments_.idle();
+  if (state_ == v1::Group::DRAINING && generation_lives() && idle) CloseSessions();
   if (!generation_lives()) AdvanceEnded();
 }
 
@@ -78,6 +79,7 @@ void GroupMachine::Fence(const std::string& reason) {
   });
   buffers_.Fence();
   programs_.Fence();
+  attachments_.Fence();
 }
 
 void GroupMachine::FailCreation(const GroupFailure& failure) {

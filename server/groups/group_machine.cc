@@ -13,6 +13,7 @@ GroupMachine::GroupMachine(std::string name, std::string backend, const GroupTim
     : context_(std::move(name), times, std::move(random)),
       buffers_(context_),
       programs_(context_, buffers_),
+      attachments_(context_, buffers_),
       backend_(std::move(backend)) {}
 
 GroupEffects GroupMachine::Step(const GroupEvent& event, const Moment& now) {
@@ -40,8 +41,9 @@ v1::Group GroupMachine::Describe() const {
 }
 
 absl::Duration GroupMachine::NextDeadline() const {
-  absl::Duration next = std::min(
-      {round_.deadline(), buffers_.NextDeadline(), programs_.NextDeadline(), drain_deadline_});
+  absl::Duration next =
+      std::min({round_.deadline(), buffers_.NextDeadline(), programs_.NextDeadline(),
+                attachments_.NextDeadline(), drain_deadline_});
   if (state_ == v1::Group::FENCED && retry_at_ > context_.now.monotonic) {
     next = std::min(next, retry_at_);
   }
@@ -94,7 +96,8 @@ void GroupMachine::On(const BufferIdTaken& event) { buffers_.TakeId(event); }
 void GroupMachine::On(const CommandAnswered& event) {
   if (round_.Answer(event.token, event.result)) return;
   if (buffers_.Answer(event.token, event.result)) return;
-  programs_.Answer(event.token, event.result);
+  if (programs_.Answer(event.token, event.result)) return;
+  attachments_.Answer(event.token, event.result);
 }
 
 void GroupMachine::On(const ProgressReported& event) { programs_.TakeProgress(event); }
@@ -140,19 +143,32 @@ void GroupMachine::On(const BufferCreated& event) {
 }
 
 void GroupMachine::On(const BufferDeleted& event) {
-  buffers_.Delete(event, programs_.uses(event.buffer));
+  buffers_.Delete(event, programs_.uses(event.buffer) || attachments_.uses(event.buffer));
 }
 
 void GroupMachine::On(const ProgramSubmitted& event) {
-  const absl::Status active = CheckActive();
-  if (!active.ok()) {
-    context_.Finish(event.call, active);
+  absl::Status status = CheckActive();
+  if (status.ok()) status = attachments_.CheckIdle();
+  if (!status.ok()) {
+    context_.Finish(event.call, status);
   } else {
     programs_.Submit(event);
   }
 }
 
 void GroupMachine::On(const ProgramCancelled& event) { programs_.Cancel(event.call); }
+
+void GroupMachine::On(const TicketWanted& event) {
+  absl::Status status = CheckActive();
+  if (status.ok()) status = programs_.CheckIdle();
+  if (!status.ok()) {
+    context_.Finish(event.call, status);
+  } else {
+    attachments_.Issue(event);
+  }
+}
+
+void GroupMachine::On(const ClientReported& event) { attachments_.TakeReport(event); }
 
 void GroupMachine::On(const GroupDrained& event) {
   (event.remove ? remove_calls_ : drain_calls_).push_back(event.call);
@@ -202,9 +218,11 @@ void GroupMachine::On(const TimePassed&) {
   }
   buffers_.TimePassed();
   programs_.TimePassed();
+  attachments_.TimePassed();
   if (context_.now.monotonic >= drain_deadline_) {
     drain_deadline_ = absl::InfiniteDuration();
     programs_.CancelAll("the group was drained");
+    attachments_.EndAll("the group was drained");
   }
 }
 

@@ -10,7 +10,8 @@
 //   FENCED    AbortGeneration to every survivor     survivors have answered, programs have ended,
 //             at once; no command of the ended      a worker for every rank: takes a generation
 //             generation is sent any more           -> FORMING, at a higher one
-//   DRAINING  no new programs or buffers            programs have ended: CloseSession to every rank
+//   DRAINING  no new programs, tickets or buffers   programs and attachments have ended:
+//                                                   CloseSession to every rank
 //                                                   -> CLOSED; a rank is lost: as FENCED, but then
 //                                                   -> CLOSED
 //   CLOSED    workers released                      (removed, where asked for)
@@ -32,6 +33,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "proto/v1/groups.pb.h"
+#include "server/groups/group_attachments.h"
 #include "server/groups/group_buffers.h"
 #include "server/groups/group_context.h"
 #include "server/groups/group_events.h"
@@ -68,6 +70,8 @@ class GroupMachine {
   void On(const BufferDeleted& event);
   void On(const ProgramSubmitted& event);
   void On(const ProgramCancelled& event);
+  void On(const TicketWanted& event);
+  void On(const ClientReported& event);
   void On(const GroupDrained& event);
   void On(const GenerationAborted& event);
   void On(const TimePassed& event);
@@ -99,6 +103,7 @@ class GroupMachine {
   GroupContext context_;
   GroupBuffers buffers_;
   GroupPrograms programs_;
+  GroupAttachments attachments_;
   const std::string backend_;
 
   v1::Group::State state_ = v1::Group::STATE_UNSPECIFIED;

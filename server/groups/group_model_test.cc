@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/groups/group_harness.h"
+#include "server/groups/sequence_check.h"
 
 namespace perigee {
 namespace {
@@ -52,7 +53,7 @@ class Model {
   bool all_calls_ended() const { return open_calls_.empty(); }
 
   void RandomEvent() {
-    switch (Roll(0, 23)) {
+    switch (Roll(0, 27)) {
       case 0:
         return Lose();
       case 1:
@@ -82,6 +83,13 @@ class Model {
         return Replace();
       case 12:
         return ReportProgress();
+      case 13:
+      case 14:
+        return Do(TicketWanted{NewCall(), BufferName(),
+                               Generation(Roll(0, 2) == 0 ? generation_ : 0), Roll(-1, 4)});
+      case 15:
+      case 16:
+        return ReportClient();
       default:
         return AnswerOne();
     }
@@ -179,11 +187,32 @@ class Model {
       auto* progress = answer.result.mutable_progress();
       progress->set_program_id(execute.program_id());
       progress->set_last_sequence(execute.first_sequence() + static_cast<uint64_t>(Roll(0, 3)));
-      uint64_t& used = last_used_[{execute.buffer(), command.command.generation()}];
-      used = std::max<uint64_t>(used, progress->last_sequence());
+      sequences_.Answered(command, progress->last_sequence());
     }
+    if (command.command.has_serve_client()) EndClient(command, answer.result);
     Do(answer);
     if (Roll(0, 20) == 0) Do(answer);  // twice
+  }
+
+  void EndClient(const SendCommand& command, v1::CommandResult& result) {
+    v1::ClientEnd& end = *result.mutable_client_end();
+    end.set_attached(Roll(0, 3) != 0);
+    end.set_orderly(Roll(0, 1) == 0);
+    if (end.attached()) {
+      end.set_last_sequence(command.command.serve_client().first_sequence() +
+                            static_cast<uint64_t>(Roll(0, 3)));
+    }
+    sequences_.Answered(command, end.last_sequence());
+  }
+
+  void ReportClient() {
+    ClientReported report;
+    report.worker = absl::StrCat("workers/w", Roll(0, 4));
+    report.report.set_attachment_id(sequences_.last_attachment() -
+                                    static_cast<uint64_t>(Roll(0, 3)));
+    report.report.set_state(Roll(0, 1) == 0 ? v1::ClientReport::ADMITTED
+                                            : v1::ClientReport::ATTACHED);
+    Do(report);
   }
 
   void ReportProgress() {
@@ -226,18 +255,7 @@ class Model {
                                 << command.ShortDebugString();
     if (command.has_abort_generation()) aborted_.insert(send.rank);
     if (command.has_close_session()) closing_sessions_ = true;
-    if (command.has_allocate_buffer()) {  // perhaps a new one under an old name
-      last_used_.erase({command.allocate_buffer().buffer().name(), command.generation()});
-    }
-    if (command.has_execute_program()) {
-      const auto& execute = command.execute_program();
-      const auto used = last_used_.find({execute.buffer(), command.generation()});
-      if (used != last_used_.end() && running_ != execute.program_id()) {
-        EXPECT_GT(execute.first_sequence(), used->second) << "a sequence was used twice";
-      }
-      EXPECT_GE(execute.program_id(), running_);
-      running_ = execute.program_id();
-    }
+    sequences_.Sent(send);
     if (send.token != 0) {
       EXPECT_TRUE(tokens_.insert(send.token).second) << "a token was used twice";
       sent_.push_back(send);
@@ -256,7 +274,7 @@ class Model {
     EXPECT_TRUE(lost_.empty());
     generation_ = began.generation.value;
     alive_ = true;
-    running_ = 0;
+    sequences_.GenerationBegan();
   }
   void See(const GenerationActivated& activated) {
     EXPECT_TRUE(alive_);
@@ -268,6 +286,7 @@ class Model {
     EXPECT_FALSE(ended.reason.empty());
     alive_ = false;
     fenced_ = true;
+    sequences_.GenerationEnded();
   }
   void See(const WorkersReleased& released) {
     EXPECT_FALSE(alive_);
@@ -325,9 +344,8 @@ class Model {
 
   uint64_t generation_ = 0;
   bool alive_ = false;
-  uint64_t running_ = 0;
   uint64_t version_ = 0;
-  std::map<std::pair<std::string, uint64_t>, uint64_t> last_used_;  // by buffer and generation
+  SequenceCheck sequences_;
   bool removed_ = false;
 
   // Of the step under way.

@@ -4,21 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/groups/lost_command.h"
+#include "server/groups/fatal_status.h"
 #include "server/groups/program_check.h"
 #include "server/wire_time.h"
 
 namespace perigee {
-namespace {
-
-// Whether a rank's answer shows that the ranks of this generation are not in step any more. The
-// other failures leave every rank at the same sequence.
-bool EndsGeneration(const v1::RankStatus& status) {
-  return status.reason() == "DEADLINE" || status.reason() == "OUT_OF_STEP" ||
-         status.reason() == "GENERATION_ABORTED" || status.reason() == kReasonCommandLost;
-}
-
-}  // namespace
 
 void GroupPrograms::Submit(const ProgramSubmitted& event) {
   const absl::Status valid = Check(event);
@@ -36,26 +26,13 @@ void GroupPrograms::Submit(const ProgramSubmitted& event) {
 }
 
 absl::Status GroupPrograms::Check(const ProgramSubmitted& event) const {
-  const v1::Buffer* buffer = buffers_.Find(event.buffer);
-  if (buffer == nullptr) return absl::NotFoundError(absl::StrCat("no buffer ", event.buffer));
-  if (event.generation.value != 0 && event.generation != context_.generation) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("generation ", event.generation.value, " was asked for, generation ",
-                     context_.generation.value, " lives in ", context_.name));
-  }
-  if (!buffers_.usable(event.buffer)) {
-    const bool is_active = buffer->state() == v1::Buffer::ACTIVE;
-    const std::string reason =
-        buffer->state_reason().empty() ? "" : absl::StrCat(": ", buffer->state_reason());
-    return absl::FailedPreconditionError(absl::StrCat(
-        event.buffer, " is ", is_active ? "being deleted" : v1::Buffer::State_Name(buffer->state()),
-        ", expected ACTIVE", reason));
-  }
+  absl::Status status = buffers_.CheckUsable(event.buffer, event.generation);
+  if (!status.ok()) return status;
   if (programs_.size() > kMaxWaiting) {
     return absl::ResourceExhaustedError(
         absl::StrCat(kMaxWaiting, " programs wait for ", context_.name, " already"));
   }
-  return CheckProgram(event.program, buffer->shape());
+  return CheckProgram(event.program, buffers_.Find(event.buffer)->shape());
 }
 
 void GroupPrograms::Cancel(CallId call) {
@@ -151,6 +128,13 @@ void GroupPrograms::GiveUp(int32_t rank) {
   // DescribeFailure finds the words for a lost rank.
   programs_.front().round.GiveUp(rank, v1::RankStatus());
   EndIfComplete();
+}
+
+absl::Status GroupPrograms::CheckIdle() const {
+  if (programs_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("program ", programs_.front().id, " runs on ",
+                                                    programs_.front().buffer,
+                                                    "; clients attach when none runs or waits"));
 }
 
 bool GroupPrograms::uses(const std::string& buffer) const {

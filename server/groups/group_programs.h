@@ -51,6 +51,8 @@ class GroupPrograms {
   // empty: it can.
   const std::string& fatal() const { return fatal_; }
   bool idle() const { return programs_.empty(); }
+  // FAILED_PRECONDITION that names the buffer, unless idle.
+  absl::Status CheckIdle() const;
   bool uses(const std::string& buffer) const;
 
  private:

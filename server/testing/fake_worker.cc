@@ -167,6 +167,17 @@ void FakeWorker::Run() {
   }
 }
 
+// Serving a client has no end here: its ticket is good, and nobody uses it.
+v1::WorkerReport FakeWorker::Admission(const v1::WorkerCommand& command) {
+  v1::WorkerReport report;
+  v1::ClientReport& client = *report.mutable_client();
+  client.set_attachment_id(command.serve_client().attachment_id());
+  client.set_group(command.group());
+  client.set_state(v1::ClientReport::ADMITTED);
+  client.set_socket_path("/run/attach.sock");
+  return report;
+}
+
 void FakeWorker::Answer(const v1::WorkerCommand& command, const absl::Status& status) {
   StreamId stream = 0;
   {
@@ -175,7 +186,8 @@ void FakeWorker::Answer(const v1::WorkerCommand& command, const absl::Status& st
     changed_.wait(lock, [this] { return stopped_ || commands_ != 0; });
     stream = commands_;
   }
-  control_.TakeReport(stream, AnswerTo(command, status));
+  control_.TakeReport(stream,
+                      command.has_serve_client() ? Admission(command) : AnswerTo(command, status));
 }
 
 v1::WorkerReport FakeWorker::AnswerTo(const v1::WorkerCommand& command,

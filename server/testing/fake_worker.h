@@ -28,6 +28,7 @@ class FakeWorker {
   static v1::Worker Describe(int index, int life);
   // The answer to a command, as a worker gives it.
   static v1::WorkerReport AnswerTo(const v1::WorkerCommand& command, const absl::Status& status);
+  static v1::WorkerReport Admission(const v1::WorkerCommand& command);
   // Does not answer ExecuteProgram until the generation is aborted, as a rank that waits for
   // others.
   void HoldPrograms();
