@@ -1,28 +1,9 @@
 #include "proto/local/descriptor_message.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
+#include "proto/local/fixed_message.h"
 
 namespace perigee {
-namespace {
-
-template <typename Message>
-absl::StatusOr<Message> Parse(absl::string_view bytes, uint32_t magic, absl::string_view what) {
-  Message message;
-  if (bytes.size() != sizeof(message)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " has ", bytes.size(), " bytes, expected ", sizeof(message)));
-  }
-  std::memcpy(&message, bytes.data(), sizeof(message));
-  if (message.magic != magic) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " begins with ", absl::Hex(message.magic),
-                                                   ", expected ", absl::Hex(magic)));
-  }
-  return message;
-}
-
-}  // namespace
 
 uint64_t HashGroupName(absl::string_view group) {
   uint64_t hash = 14695981039346656037ull;
@@ -31,12 +12,12 @@ uint64_t HashGroupName(absl::string_view group) {
 }
 
 absl::StatusOr<DescriptorRequest> ParseDescriptorRequest(absl::string_view bytes) {
-  return Parse<DescriptorRequest>(bytes, kDescriptorRequestMagic, "descriptor request");
+  return ParseFixedMessage<DescriptorRequest>(bytes, kDescriptorRequestMagic, "descriptor request");
 }
 
 absl::StatusOr<DescriptorReply> ParseDescriptorReply(absl::string_view bytes) {
   absl::StatusOr<DescriptorReply> reply =
-      Parse<DescriptorReply>(bytes, kDescriptorReplyMagic, "descriptor reply");
+      ParseFixedMessage<DescriptorReply>(bytes, kDescriptorReplyMagic, "descriptor reply");
   if (!reply.ok() || reply->code != 0) return reply;
   const bool counts_fit = reply->part_count >= 1 && reply->part_count <= kMaxParts &&
                           reply->parts_here >= 1 && reply->parts_here <= kPartsPerReply &&

@@ -1,4 +1,5 @@
-// Directories that only this user can enter: what lies in them needs no further protection.
+// Directories that only this user can enter: what lies in them needs no further protection. And
+// such that others may enter, and only this user can change.
 #ifndef PERIGEE_PROTO_LOCAL_PRIVATE_DIRECTORY_H_
 #define PERIGEE_PROTO_LOCAL_PRIVATE_DIRECTORY_H_
 
@@ -13,6 +14,10 @@ namespace perigee {
 absl::Status EnsurePrivateDirectory(const std::string& path);
 // The same check, making nothing.
 absl::Status CheckPrivateDirectory(const std::string& path);
+
+// The same with mode 0711, of a directory that nobody else may write to.
+absl::Status EnsureOwnDirectory(const std::string& path);
+absl::Status CheckOwnDirectory(const std::string& path);
 
 }  // namespace perigee
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ namespace {
 constexpr int kBacklog = 128;
 // A full backlog cannot be polled for; a connecting process looks again this often.
 constexpr absl::Duration kBacklogPause = absl::Milliseconds(5);
-constexpr size_t kControlBytes = CMSG_SPACE(sizeof(int) * kMaxDescriptorsPerMessage);
+constexpr size_t kControlBytes =
+    CMSG_SPACE(sizeof(int) * kMaxDescriptorsPerMessage) + CMSG_SPACE(sizeof(ucred));
 
 absl::Status SocketError(absl::StatusCode code, absl::string_view what) {
   return absl::Status(code, absl::StrCat(what, ": ", std::strerror(errno)));
@@ -42,38 +44,53 @@ absl::StatusOr<FileDescriptor> NewSocket() {
   return fd;
 }
 
-// Only processes of this user hold what is passed here; a file mode alone would not tell who it is.
-absl::Status CheckPeer(int fd) {
+absl::StatusOr<PeerCredentials> PeerOf(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return SocketError(absl::StatusCode::kPermissionDenied, "peer credentials");
   }
-  if (peer.uid == geteuid()) return absl::OkStatus();
+  return PeerCredentials{peer.pid, peer.uid};
+}
+
+// A file mode alone would not tell who is at the other end.
+absl::Status CheckPeer(int fd, uint32_t expected_uid) {
+  const absl::StatusOr<PeerCredentials> peer = PeerOf(fd);
+  if (!peer.ok()) return peer.status();
+  if (peer->uid == expected_uid) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      absl::StrCat("the peer is of user ", peer.uid, ", expected ", geteuid()));
+      absl::StrCat("the peer is of user ", peer->uid, ", expected ", expected_uid));
 }
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 // Owns every descriptor of the message before anything is judged, so that none is leaked.
-std::vector<FileDescriptor> TakeDescriptors(msghdr& header) {
-  std::vector<FileDescriptor> descriptors;
+void TakeControlData(msghdr& header, SocketMessage& message) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    if (part->cmsg_level != SOL_SOCKET) continue;
+    if (part->cmsg_type == SCM_CREDENTIALS && part->cmsg_len == CMSG_LEN(sizeof(ucred))) {
+      ucred sender;
+      std::memcpy(&sender, CMSG_DATA(part), sizeof(sender));
+      message.sender = PeerCredentials{sender.pid, sender.uid};
+    }
+    if (part->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      descriptors.emplace_back(fd);
+      message.descriptors.emplace_back(fd);
     }
   }
-  return descriptors;
 }
 
 }  // namespace
 
 absl::StatusOr<UnixSocket> UnixSocket::Connect(const std::string& path, const WaitLimit& limit) {
+  return Connect(path, limit, geteuid());
+}
+
+absl::StatusOr<UnixSocket> UnixSocket::Connect(const std::string& path, const WaitLimit& limit,
+                                               uint32_t peer_uid) {
   const absl::StatusOr<sockaddr_un> address = Address(path);
   if (!address.ok()) return address.status();
   absl::StatusOr<FileDescriptor> fd = NewSocket();
@@ -83,9 +100,11 @@ absl::StatusOr<UnixSocket> UnixSocket::Connect(const std::string& path, const Wa
     if (!WouldBlock(errno)) return SocketError(absl::StatusCode::kUnavailable, path);
     if (absl::Status status = limit.Pause(kBacklogPause); !status.ok()) return status;
   }
-  if (absl::Status status = CheckPeer(fd->get()); !status.ok()) return status;
+  if (absl::Status status = CheckPeer(fd->get(), peer_uid); !status.ok()) return status;
   return UnixSocket(*std::move(fd));
 }
+
+absl::StatusOr<PeerCredentials> UnixSocket::peer() const { return PeerOf(fd_.get()); }
 
 absl::Status UnixSocket::Send(absl::string_view bytes, absl::Span<const int> descriptors,
                               const WaitLimit& limit) {
@@ -131,7 +150,7 @@ absl::StatusOr<SocketMessage> UnixSocket::Receive(size_t max_bytes, size_t max_d
     received = recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
   } while (received < 0 && (errno == EINTR || WouldBlock(errno)));
   if (received < 0) return SocketError(absl::StatusCode::kUnavailable, "receive");
-  message.descriptors = TakeDescriptors(header);
+  TakeControlData(header, message);
   if ((header.msg_flags & MSG_TRUNC) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of more than ", max_bytes, " bytes was received"));
@@ -145,20 +164,33 @@ absl::StatusOr<SocketMessage> UnixSocket::Receive(size_t max_bytes, size_t max_d
   return message;
 }
 
-absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
+absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path,
+                                                  const ListenOptions& options) {
   const absl::StatusOr<sockaddr_un> address = Address(path);
   if (!address.ok()) return address.status();
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
-  if (absl::Status status = CheckPrivateDirectory(directory); !status.ok()) return status;
+  absl::Status status =
+      options.any_user ? CheckOwnDirectory(directory) : CheckPrivateDirectory(directory);
+  if (!status.ok()) return status;
   absl::StatusOr<FileDescriptor> fd = NewSocket();
   if (!fd.ok()) return fd.status();
+  const int on = 1;
+  // Accepted connections inherit it, so no message comes before it.
+  if (options.name_senders &&
+      setsockopt(fd->get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+    return SocketError(absl::StatusCode::kInternal, "SO_PASSCRED");
+  }
   if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0) {
     return SocketError(
         errno == EADDRINUSE ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kInvalidArgument,
         absl::StrCat("socket ", path));
   }
-  UnixListener listener(*std::move(fd), path);
+  UnixListener listener(*std::move(fd), path, options.any_user);
+  // Who may not write to the socket file cannot connect.
+  if (options.any_user && chmod(path.c_str(), 0666) != 0) {
+    return SocketError(absl::StatusCode::kInternal, absl::StrCat("chmod ", path));
+  }
   if (listen(listener.fd(), kBacklog) != 0) {
     return SocketError(absl::StatusCode::kInternal, absl::StrCat("listen on ", path));
   }
@@ -177,7 +209,9 @@ absl::StatusOr<absl::optional<UnixSocket>> UnixListener::Accept() {
     if (exhausted) return SocketError(absl::StatusCode::kResourceExhausted, "accept");
     return absl::optional<UnixSocket>();  // EAGAIN, or a connection that has gone again
   }
-  if (absl::Status status = CheckPeer(fd.get()); !status.ok()) return status;
+  if (!any_user_) {
+    if (absl::Status status = CheckPeer(fd.get(), geteuid()); !status.ok()) return status;
+  }
   return absl::make_optional(UnixSocket(std::move(fd)));
 }
 

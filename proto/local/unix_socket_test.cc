@@ -232,6 +232,53 @@ TEST_F(UnixSocketTest, PrivateDirectoriesAreMadeOnceAndChecked) {
   EXPECT_FALSE(CheckPrivateDirectory(directory_ + "/link").ok());
 }
 
+TEST_F(UnixSocketTest, MessagesNameTheirSenderWhereAskedFor) {
+  const ListenOptions options{.name_senders = true};
+  absl::StatusOr<UnixListener> listener = UnixListener::Listen(path(), options);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  absl::StatusOr<UnixSocket> client = UnixSocket::Connect(path(), WaitLimit(kLong));
+  ASSERT_TRUE(client.ok()) << client.status();
+  // Before it is accepted, after, and by another process that has got the descriptor.
+  ASSERT_TRUE(client->Send("one", {}, WaitLimit(kLong)).ok());
+  absl::StatusOr<absl::optional<UnixSocket>> server = listener->Accept();
+  ASSERT_TRUE(server.ok() && server->has_value());
+  const PeerCredentials own{getpid(), geteuid()};
+  EXPECT_EQ(*(*server)->peer(), own);
+  EXPECT_EQ((*server)->Receive(64, 0, WaitLimit(kLong))->sender, own);
+  const pid_t child = fork();
+  if (child == 0) _exit(client->Send("two", {}, WaitLimit(kLong)).ok() ? 0 : 1);
+  absl::StatusOr<SocketMessage> message = (*server)->Receive(64, 0, WaitLimit(kLong));
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_EQ(message->bytes, "two");
+  EXPECT_EQ(message->sender, (PeerCredentials{child, geteuid()}));
+  int outcome = -1;
+  ASSERT_EQ(waitpid(child, &outcome, 0), child);
+  EXPECT_EQ(outcome, 0);
+}
+
+TEST_F(UnixSocketTest, SendersAreNotNamedElsewhere) {
+  Pair pair = Connected();
+  ASSERT_TRUE(pair.client.Send("x", {}, WaitLimit(kLong)).ok());
+  EXPECT_FALSE(pair.server.Receive(64, 0, WaitLimit(kLong))->sender.has_value());
+}
+
+TEST_F(UnixSocketTest, AListenerForAnyUserWantsADirectoryThatNobodyElseWritesTo) {
+  const ListenOptions options{.any_user = true};
+  ASSERT_EQ(chmod(directory_.c_str(), 0773), 0);
+  EXPECT_THAT(Message(UnixListener::Listen(path(), options).status()), HasSubstr("0773"));
+  ASSERT_EQ(chmod(directory_.c_str(), 0711), 0);
+  absl::StatusOr<UnixListener> listener = UnixListener::Listen(path(), options);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  struct stat found;
+  ASSERT_EQ(stat(path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0666u);
+  const std::string made = directory_ + "/made";
+  EXPECT_TRUE(EnsureOwnDirectory(made).ok());
+  EXPECT_TRUE(EnsureOwnDirectory(made).ok());
+  ASSERT_EQ(stat(made.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0711u);
+}
+
 // The child of another user gets through the file modes here, as it never should: its credentials
 // must stop it.
 TEST_F(UnixSocketTest, AnotherUserIsRefused) {
@@ -253,6 +300,27 @@ TEST_F(UnixSocketTest, AnotherUserIsRefused) {
   if (WEXITSTATUS(outcome) == 2) GTEST_SKIP() << "this root may not become another user";
   EXPECT_EQ(WEXITSTATUS(outcome), 0);
   EXPECT_EQ(listener->Accept().status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(UnixSocketTest, AnotherUserIsNamedWhereAnyMayConnect) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can take another user's place";
+  ASSERT_EQ(chmod(directory_.c_str(), 0711), 0);
+  absl::StatusOr<UnixListener> listener = UnixListener::Listen(path(), {.any_user = true});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const std::string socket_path = path();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setuid(65534) != 0) _exit(2);
+    _exit(UnixSocket::Connect(socket_path, WaitLimit(kLong), 0).ok() ? 0 : 1);
+  }
+  int outcome = -1;
+  ASSERT_EQ(waitpid(child, &outcome, 0), child);
+  ASSERT_TRUE(WIFEXITED(outcome));
+  if (WEXITSTATUS(outcome) == 2) GTEST_SKIP() << "this root may not become another user";
+  EXPECT_EQ(WEXITSTATUS(outcome), 0);
+  absl::StatusOr<absl::optional<UnixSocket>> server = listener->Accept();
+  ASSERT_TRUE(server.ok() && server->has_value()) << server.status();
+  EXPECT_EQ(*(*server)->peer(), (PeerCredentials{child, 65534}));
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// What a local client and a worker say to each other over the attach socket: the client presents
+// its ticket; with the reply come descriptors of what the two share. Plain fixed-size structs, one
+// per message. After the reply the connection is the lease: it carries nothing but the client's
+// word that it leaves, and its end is the attachment's.
+#ifndef PERIGEE_PROTO_LOCAL_ATTACH_MESSAGE_H_
+#define PERIGEE_PROTO_LOCAL_ATTACH_MESSAGE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/local/descriptor_message.h"
+
+namespace perigee {
+
+inline constexpr uint32_t kAttachRequestMagic = 0x50474151;  // "PGAQ"
+inline constexpr uint32_t kAttachReplyMagic = 0x50474150;    // "PGAP"
+inline constexpr uint32_t kDetachMagic = 0x50474144;         // "PGAD"
+
+struct AttachRequest {
+  uint32_t magic = kAttachRequestMagic;
+  uint32_t abi = 0;         // kDataPathAbi of the client: of the arena's and the shard's layout
+  uint64_t group_hash = 0;  // HashGroupName
+  uint64_t generation = 0;
+  uint64_t buffer = 0;
+  uint64_t incarnation = 0;  // of the worker that the ticket names
+  int32_t rank = -1;
+  uint32_t page_version = 0;  // kCommandPageVersion of the client
+  Ticket ticket{};
+};
+static_assert(sizeof(AttachRequest) == 64);
+
+// The descriptors of a reply, in their order.
+enum class AttachPart : uint32_t {
+  kCommandPage = 0,  // a CommandPage
+  kArena = 1,        // kernels/layout/client_arena.h
+  kShard = 2,        // the rank's shard of the buffer
+};
+inline constexpr size_t kAttachParts = 3;
+
+struct AttachReply {
+  uint32_t magic = kAttachReplyMagic;
+  uint32_t code = 0;  // absl::StatusCode; all below is 0 unless OK
+  uint64_t size_bytes[kAttachParts] = {};
+  // In the shard, in bytes from its beginning.
+  uint64_t rows_offset = 0;         // [NvS, H] bf16
+  uint64_t row_weights_offset = 0;  // [NvS] fp32
+};
+static_assert(sizeof(AttachReply) == 48);
+
+struct DetachMessage {
+  uint32_t magic = kDetachMagic;
+};
+static_assert(sizeof(DetachMessage) == 4);
+
+// INVALID_ARGUMENT: wrong size or magic. Everything else is the receiver's to judge.
+absl::StatusOr<AttachRequest> ParseAttachRequest(absl::string_view bytes);
+// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts are empty or whose offsets lie
+// outside of the shard.
+absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes);
+absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_PROTO_LOCAL_ATTACH_MESSAGE_H_

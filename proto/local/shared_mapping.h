@@ -1,0 +1,39 @@
+// Memory of another process of this host, mapped from a descriptor that it has passed.
+#ifndef PERIGEE_PROTO_LOCAL_SHARED_MAPPING_H_
+#define PERIGEE_PROTO_LOCAL_SHARED_MAPPING_H_
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/local/file_descriptor.h"
+
+namespace perigee {
+
+// Unmaps what it owns.
+class SharedMapping {
+ public:
+  SharedMapping() = default;
+  // Maps all of it for reading and writing; the descriptor is closed. INVALID_ARGUMENT, naming what
+  // was found: not size_bytes long, or not sealed against shrinking, so that an access could fault
+  // later. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<SharedMapping> Map(FileDescriptor descriptor, size_t size_bytes);
+  ~SharedMapping();
+  SharedMapping(SharedMapping&& other) noexcept : memory_(std::exchange(other.memory_, {})) {}
+  SharedMapping& operator=(SharedMapping&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+
+  // Page aligned.
+  absl::Span<std::byte> memory() const { return memory_; }
+
+ private:
+  explicit SharedMapping(absl::Span<std::byte> memory) : memory_(memory) {}
+  absl::Span<std::byte> memory_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_PROTO_LOCAL_SHARED_MAPPING_H_
