@@ -4,16 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/layout/abi.h"
+#include "proto/local/same_ticket.h"
 
 namespace perigee {
 namespace {
-
-// In a time that does not tell how much of it was right.
-bool SameTicket(const Ticket& a, const Ticket& b) {
-  uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == 0;
-}
 
 absl::Status Stale(absl::string_view what, uint64_t carried, uint64_t expected) {
   return absl::FailedPreconditionError(

@@ -46,7 +46,7 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
     case v1::ProgramOperation::kCombine:
       return Combine(operation.combine(), sequence);
     case v1::ProgramOperation::kBarrier:
-      return Left(site_.data_path.Barrier(sequence));
+      return operations_.Barrier(sequence);
     case v1::ProgramOperation::kProbeCopy:
       return ProbeCopy(operation.probe_copy());
     case v1::ProgramOperation::OPERATION_NOT_SET:
@@ -55,24 +55,15 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
   return Refused(absl::InternalError("an operation that was not checked"));
 }
 
-// The others leave the operation with their outputs undefined, so this rank's are too: the next
-// program is then refused on every rank alike.
+// The next program is then refused on every rank alike.
 Failure OperationLauncher::Decline(const v1::ProgramOperation& operation, Sequence sequence) {
-  if (WritesShard(operation)) site_.objects.RowsUndefined(sequence);
-  return Left(site_.data_path.Decline(sequence));
-}
-
-Failure OperationLauncher::Left(const absl::Status& status) const {
-  if (status.ok()) return Failure();
-  absl::optional<ErrorRecord> record = site_.data_path.last_error();
-  if (record && record->reason == static_cast<uint32_t>(AbortReason::kNone)) record.reset();
-  return Failure{status, record};
+  return operations_.Decline(sequence, WritesShard(operation));
 }
 
 Failure OperationLauncher::Settle() {
   if (!site_.data_path.queues()) return Failure();
   const Unsettled launched = std::exchange(unsettled_, Unsettled());
-  Failure failure = Left(site_.data_path.Synchronize());
+  Failure failure = operations_.Left(site_.data_path.Synchronize());
   if (failure.status.ok()) return failure;
   if (launched.rows) site_.objects.RowsUndefined(site_.objects.last_sequence());
   for (const std::string& plan : launched.plans) site_.objects.ForgetPlan(plan);
@@ -118,17 +109,6 @@ absl::StatusOr<OperationLauncher::DispatchTensors> OperationLauncher::FindInputs
   return found;
 }
 
-absl::StatusOr<PlanPtr> OperationLauncher::CallDispatch(const v1::DispatchOperation& operation,
-                                                        Sequence sequence,
-                                                        const DispatchInput& input,
-                                                        PlanPtr saved_plan) {
-  const DispatchOutput in_place;
-  if (operation.saved_plan().empty()) return site_.data_path.Dispatch(sequence, input, in_place);
-  absl::Status status = site_.data_path.DispatchWithPlan(sequence, saved_plan, input, in_place);
-  if (!status.ok()) return status;
-  return saved_plan;
-}
-
 Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequence sequence) {
   absl::StatusOr<DispatchTensors> inputs = FindInputs(operation);
   if (!inputs.ok()) return Refused(inputs.status());
@@ -139,56 +119,32 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
   }
   absl::StatusOr<PlanPtr> plan = plans ? PlanPtr() : site_.objects.FindPlan(operation.saved_plan());
   if (!plan.ok()) return Refused(plan.status());
-  plan = CallDispatch(operation, sequence, inputs->input, *plan);
-  if (!plan.ok()) {
-    const Failure failure = Left(plan.status());
-    if (failure.record) site_.objects.RowsUndefined(sequence);
-    return failure;
-  }
-  site_.objects.RowsDispatched(sequence, (*plan)->tag(), inputs->route_weights != nullptr);
+  RankOperations::Dispatched dispatched = operations_.Dispatch(
+      sequence, inputs->input, inputs->route_weights != nullptr, *std::move(plan));
+  if (!dispatched.plan) return std::move(dispatched.failure);
   unsettled_.rows = true;
   if (plans) {
-    site_.objects.KeepPlan(operation.plan(), *plan);
+    site_.objects.KeepPlan(operation.plan(), dispatched.plan);
     unsettled_.plans.push_back(operation.plan());
   }
-  last_plan_ = *std::move(plan);
+  last_plan_ = std::move(dispatched.plan);
   last_token_count_ = inputs->input.token_count;
   return Failure();
-}
-
-ExpertWeights OperationLauncher::Weights(int32_t layer, uint64_t version) const {
-  return ExpertWeights{layer, version, site_.memory.homes(layer), site_.memory.slots(),
-                       site_.shape.weights()};
 }
 
 Failure OperationLauncher::Prefetch(const v1::PrefetchWeightsOperation& operation,
                                     Sequence sequence) {
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
-  return Left(site_.data_path.PrefetchWeights(
-      sequence, *plan, Weights(operation.layer(), operation.weights_version())));
+  return operations_.Prefetch(sequence, *plan, operation.layer(), operation.weights_version());
 }
 
 Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) {
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
-  const bool weighted = operation.apply_route_weights();
-  absl::Status status = site_.objects.CheckRowsForExperts(**plan, weighted);
-  if (!status.ok()) return Refused(status);
-  RunExpertsInput input;
-  input.rows = site_.data_path.rows();
-  input.row_weights = weighted ? site_.data_path.row_weights() : nullptr;
-  input.output = site_.data_path.rows();
-  const ExpertWeights weights = Weights(operation.layer(), operation.weights_version());
-  Failure failure = Left(site_.data_path.RunExperts(*plan, weights, input));
-  if (failure.status.ok()) {
-    unsettled_.rows = true;
-    site_.objects.RowsComputed();
-  } else if (failure.record) {
-    site_.objects.RowsUndefined(site_.objects.last_sequence());
-  } else if (failure.status.code() == absl::StatusCode::kFailedPrecondition) {
-    failure.status = WithReason(failure.status, kReasonStaleWeights);
-  }
+  Failure failure = operations_.RunExperts(*plan, operation.layer(), operation.weights_version(),
+                                           operation.apply_route_weights());
+  if (failure.status.ok()) unsettled_.rows = true;
   return failure;
 }
 
@@ -196,24 +152,18 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
   const bool gathers = !operation.route_weights_output().empty();
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
-  absl::Status status = site_.objects.CheckRowsForCombine(**plan, gathers);
-  if (!status.ok()) return Refused(status);
-  const CombineInput input{site_.data_path.rows(),
-                           gathers ? site_.data_path.row_weights() : nullptr};
   CombineOutput output;
   output.hidden = Elements<BFloat16>(outputs_.at(operation.output()));
   if (gathers) {
     output.route_weights = Elements<float>(outputs_.at(operation.route_weights_output()));
   }
-  const Failure failure = Left(site_.data_path.Combine(sequence, *plan, input, output));
+  Failure failure = operations_.Combine(sequence, *plan, output);
   if (failure.status.ok()) {
     unsettled_.rows = true;
     unsettled_.combines.push_back(&operation);
-    site_.objects.RowsConsumed(sequence);
     // There was room for the names when the outputs were taken.
     PERIGEE_CHECK(PutOutputs(operation).ok());
   } else if (failure.record) {
-    site_.objects.RowsUndefined(sequence);
     SpoilOutputs(operation,
                  absl::StrCat("the combine of sequence ", sequence.value, " ended early"));
   }
@@ -221,12 +171,9 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
 }
 
 Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
-  const Failure failure = Left(site_.data_path.ProbeCopy(
-      operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard));
-  if (!failure.status.ok() && !failure.record) return failure;
-  // Where the next rank's rows are meant, this rank's own are the previous one's to overwrite.
-  unsettled_.rows = true;
-  site_.objects.RowsOverwritten(site_.objects.last_sequence());
+  Failure failure =
+      operations_.ProbeCopy(operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard);
+  if (failure.status.ok() || failure.record) unsettled_.rows = true;
   return failure;
 }
 

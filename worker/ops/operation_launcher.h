@@ -1,5 +1,5 @@
-// Launches one operation of a program on a rank's data path: looks its objects up, refuses dead
-// ones before anything is touched, and writes down what the operation did to them.
+// Launches one operation of a program on a rank's data path: looks its objects up by name, and
+// writes down what the operation did to them. What they then have to be: rank_operations.h.
 #ifndef PERIGEE_WORKER_OPS_OPERATION_LAUNCHER_H_
 #define PERIGEE_WORKER_OPS_OPERATION_LAUNCHER_H_
 
@@ -12,27 +12,15 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "proto/v1/program.pb.h"
-#include "worker/memory/buffer_memory.h"
-#include "worker/memory/buffer_shape.h"
 #include "worker/ops/error_report.h"
-#include "worker/ops/objects.h"
+#include "worker/ops/rank_operations.h"
 #include "worker/ops/tensor_store.h"
 
 namespace perigee {
 
-// Where a program runs: one buffer of this rank. Borrowed, and nobody else's while the program
-// runs.
-struct ProgramSite {
-  const BufferShape& shape;
-  DataPath& data_path;
-  const BufferMemory& memory;
-  BufferObjects& objects;
-  TensorStore& tensors;
-};
-
 class OperationLauncher {
  public:
-  explicit OperationLauncher(const ProgramSite& site) : site_(site) {}
+  explicit OperationLauncher(const ProgramSite& site) : site_(site), operations_(site) {}
 
   // Memory for every output of a checked program. Until an output is written, its name has nothing.
   absl::Status TakeOutputs(const v1::Program& program, uint64_t program_id);
@@ -65,13 +53,8 @@ class OperationLauncher {
   Failure ProbeCopy(const v1::ProbeCopyOperation& operation);
 
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
-  absl::StatusOr<PlanPtr> CallDispatch(const v1::DispatchOperation& operation, Sequence sequence,
-                                       const DispatchInput& input, PlanPtr saved_plan);
-  ExpertWeights Weights(int32_t layer, uint64_t version) const;
   absl::Status PutOutputs(const v1::CombineOperation& operation);
   void SpoilOutputs(const v1::CombineOperation& operation, const std::string& why);
-  // What the data path says about the operation that has just failed.
-  Failure Left(const absl::Status& status) const;
 
   // What has been noted as done while it may still run.
   struct Unsettled {
@@ -81,6 +64,7 @@ class OperationLauncher {
   };
 
   const ProgramSite site_;
+  RankOperations operations_;
   Unsettled unsettled_;
   std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
   PlanPtr last_plan_;

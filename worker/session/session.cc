@@ -39,6 +39,12 @@ absl::StatusOr<Timeouts> ParseTimeouts(const v1::Buffer& buffer) {
   return timeouts;
 }
 
+absl::Status CheckNoGuest(const SessionBuffer& buffer) {
+  if (!buffer.guest()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a local client is attached to, or has a ticket for, ", buffer.config().name));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
@@ -166,6 +172,7 @@ absl::Status Session::DropBuffer(const std::string& name) {
     const auto found = buffers_.find(name);
     if (found == buffers_.end()) return absl::OkStatus();
     if (running_.buffer == found->second) return CheckIdle();
+    if (absl::Status status = CheckNoGuest(*found->second); !status.ok()) return status;
     buffer = found->second;
     buffers_.erase(found);
   }
@@ -237,14 +244,13 @@ void Session::Abort(absl::Span<const int32_t> lost_ranks, const std::string& rea
       absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was aborted",
                    lost.empty() ? "" : ", ", lost, ": ", reason);
   // A single lost rank is named by the data path itself.
-  const int32_t lost_rank = lost_ranks.size() == 1 ? lost_ranks[0] : -1;
   const std::string cause =
-      lost.empty() || lost_rank >= 0 ? reason : absl::StrCat(lost, ": ", reason);
+      lost.empty() || lost_ranks.size() == 1 ? reason : absl::StrCat(lost, ": ", reason);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return;
   aborted_ = WithReason(absl::UnavailableError(text), kReasonGenerationAborted);
   interrupt_.Raise();
-  for (const auto& [name, buffer] : buffers_) buffer->Abort(aborted_, lost_rank, cause);
+  for (const auto& [name, buffer] : buffers_) buffer->Abort(aborted_, lost_ranks, cause);
 }
 
 absl::Status Session::Close() {
@@ -253,6 +259,9 @@ absl::Status Session::Close() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (aborted_.ok()) {
       if (absl::Status status = CheckIdle(); !status.ok()) return status;
+      for (const auto& [name, buffer] : buffers_) {
+        if (absl::Status status = CheckNoGuest(*buffer); !status.ok()) return status;
+      }
       aborted_ = StaleObject(
           absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was closed"));
     }
@@ -266,6 +275,7 @@ absl::Status Session::Close() {
   }
   for (const auto& [name, buffer] : buffers) {
     environment_.descriptors.Withdraw(buffer->config().id, view_.generation);
+    if (const std::shared_ptr<BufferGuest> guest = buffer->guest()) guest->AwaitEnd();
     buffer->Close(closed);
   }
   return absl::OkStatus();

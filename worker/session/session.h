@@ -63,7 +63,8 @@ class Session {
   // Fetches the peers' parts and opens the data path. Blocks, within the command's timeout; the
   // message names the rank that did not answer.
   absl::Status ConnectBuffer(const v1::ConnectBufferCommand& command);
-  // FAILED_PRECONDITION while a program runs on it. A buffer that is not here is fine.
+  // FAILED_PRECONDITION while a program runs on it or it has a guest. A buffer that is not here is
+  // fine.
   absl::Status DropBuffer(const std::string& name);
 
   // Starts a program; both sinks are called from the program thread, the second exactly once, when
@@ -77,8 +78,9 @@ class Session {
   // Ends every wait of this generation, here. Whatever is asked of it from now on is UNAVAILABLE,
   // GENERATION_ABORTED, naming the lost ranks. Only the first call has an effect.
   void Abort(absl::Span<const int32_t> lost_ranks, const std::string& reason);
-  // Waits until the program thread is idle (milliseconds after an Abort), then gives everything
-  // back. FAILED_PRECONDITION while a program runs and no Abort was called. Idempotent.
+  // Waits until the program thread is idle and the guests of buffers have left (milliseconds after
+  // an Abort), then gives everything back. FAILED_PRECONDITION while a program runs, or a guest is
+  // there, and no Abort was called. Idempotent.
   absl::Status Close();
 
   // NOT_FOUND names the buffers that are here; UNAVAILABLE after Abort.

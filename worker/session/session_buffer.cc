@@ -63,9 +63,20 @@ absl::Status SessionBuffer::CheckUsable() const {
       break;
   }
   if (!aborted_.ok()) return aborted_;
+  if (guest_operates_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an operation of a local client is running on ", config_.name));
+  }
   if (running_program_ == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("program ", running_program_, " is running on ", config_.name));
+}
+
+absl::Status SessionBuffer::CheckReservable() const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (!guest_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a local client is attached to, or has a ticket for, ", config_.name));
 }
 
 absl::StatusOr<SessionBuffer::Access> SessionBuffer::Enter() {
@@ -82,7 +93,7 @@ void SessionBuffer::AbandonWeights(const v1::WeightTarget& target) {
 absl::Status SessionBuffer::BeginProgram(uint64_t program_id) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (program_id == 0) return InvalidProgram("program_id is 0");
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckReservable(); !status.ok()) return status;
   running_program_ = program_id;
   return absl::OkStatus();
 }
@@ -92,12 +103,45 @@ void SessionBuffer::EndProgram() {
   running_program_ = 0;
 }
 
-void SessionBuffer::Abort(const absl::Status& aborted, int32_t lost_rank,
+absl::Status SessionBuffer::AddGuest(std::shared_ptr<BufferGuest> guest) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status status = CheckReservable(); !status.ok()) return status;
+  guest_ = std::move(guest);
+  return absl::OkStatus();
+}
+
+void SessionBuffer::RemoveGuest() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  PERIGEE_CHECK(!guest_operates_);
+  guest_.reset();
+}
+
+std::shared_ptr<BufferGuest> SessionBuffer::guest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return guest_;
+}
+
+absl::Status SessionBuffer::BeginGuestOperation() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!aborted_.ok()) return aborted_;
+  PERIGEE_CHECK(state_ == State::kOpen && guest_ && !guest_operates_);
+  guest_operates_ = true;
+  return absl::OkStatus();
+}
+
+void SessionBuffer::EndGuestOperation() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  guest_operates_ = false;
+}
+
+void SessionBuffer::Abort(const absl::Status& aborted, absl::Span<const int32_t> lost_ranks,
                           const std::string& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return;
   aborted_ = aborted;
-  if (data_path_) data_path_->Abort(lost_rank, reason);
+  // A single lost rank is named by the data path itself.
+  if (data_path_) data_path_->Abort(lost_ranks.size() == 1 ? lost_ranks[0] : -1, reason);
+  if (guest_) guest_->Abort(aborted, lost_ranks);
 }
 
 void SessionBuffer::RequestCancel(bool wanted) {
@@ -108,7 +152,7 @@ void SessionBuffer::RequestCancel(bool wanted) {
 void SessionBuffer::Close(const absl::Status& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (state_ == State::kClosed) return;
-  PERIGEE_CHECK(running_program_ == 0);
+  PERIGEE_CHECK(running_program_ == 0 && !guest_);
   state_ = State::kClosed;
   closed_reason_ = reason;
   objects_.Clear();

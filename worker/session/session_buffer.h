@@ -1,7 +1,8 @@
 // One buffer of a session: its memory, its data path, and what lives in it. Who may touch it when:
 //
 //   forming  the session, while it allocates and connects
-//   open     calls of remote clients, one at a time (Access), or one running program; never both
+//   open     calls of remote clients, one at a time (Access), or one running program; never both.
+//            Or a guest, a local client's attachment: its operations and calls, one at a time
 //   closed   nobody; everything is given back
 #ifndef PERIGEE_WORKER_SESSION_SESSION_BUFFER_H_
 #define PERIGEE_WORKER_SESSION_SESSION_BUFFER_H_
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
 #include "proto/local/wait_limit.h"
@@ -21,8 +23,9 @@
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/byte_budget.h"
 #include "worker/ops/objects.h"
-#include "worker/ops/operation_launcher.h"
+#include "worker/ops/rank_operations.h"
 #include "worker/ops/tensor_store.h"
+#include "worker/session/buffer_guest.h"
 #include "worker/session/weight_ledger.h"
 
 namespace perigee {
@@ -79,8 +82,8 @@ class SessionBuffer {
   // Every peer has been imported: opens the data path and the buffer.
   absl::Status Open();
 
-  // FAILED_PRECONDITION: the buffer still forms, or a program is running; or what it was closed
-  // with.
+  // FAILED_PRECONDITION: the buffer still forms, or a program or a guest's operation is running; or
+  // what it was closed with.
   absl::StatusOr<Access> Enter();
   // Forgets a load of weights that has not come to its end, also while a program runs.
   void AbandonWeights(const v1::WeightTarget& target);
@@ -90,12 +93,23 @@ class SessionBuffer {
   ProgramSite site() { return {config_.shape, *data_path_, *memory_, objects_, tensors_}; }
   void EndProgram();
 
-  // Ends all waits on the data path, now and later, with the rank that was lost (-1: no single one)
+  // Reserves an open buffer for a guest until RemoveGuest; no program runs meanwhile.
+  // FAILED_PRECONDITION: a program runs, or there is a guest.
+  absl::Status AddGuest(std::shared_ptr<BufferGuest> guest);
+  void RemoveGuest();
+  std::shared_ptr<BufferGuest> guest() const;
+  // Around an operation of the guest, which has site() for itself between them. On failure it runs
+  // none: the buffer was aborted.
+  absl::Status BeginGuestOperation();
+  void EndGuestOperation();
+
+  // Ends all waits on the data path, now and later, with the ranks that were lost (none: not known)
   // and the reason; whoever comes to the buffer gets `aborted`.
-  void Abort(const absl::Status& aborted, int32_t lost_rank, const std::string& reason);
+  void Abort(const absl::Status& aborted, absl::Span<const int32_t> lost_ranks,
+             const std::string& reason);
   void RequestCancel(bool wanted);
-  // No program is running. Gives back data path, peers' mappings and own memory, in this order;
-  // `reason` is what callers get from now on. Idempotent.
+  // No program is running and no guest is there. Gives back data path, peers' mappings and own
+  // memory, in this order; `reason` is what callers get from now on. Idempotent.
   void Close(const absl::Status& reason);
 
  private:
@@ -103,6 +117,7 @@ class SessionBuffer {
   SessionBuffer(const SessionBufferConfig& config, Backend& backend, ByteBudget& budget,
                 std::unique_ptr<BufferMemory> memory);
   absl::Status CheckUsable() const;
+  absl::Status CheckReservable() const;
 
   const SessionBufferConfig config_;
   Backend& backend_;
@@ -113,6 +128,8 @@ class SessionBuffer {
   absl::Status closed_reason_;
   absl::Status aborted_;
   uint64_t running_program_ = 0;  // 0: none
+  std::shared_ptr<BufferGuest> guest_;
+  bool guest_operates_ = false;
   std::unique_ptr<BufferMemory> memory_;
   std::unique_ptr<DataPath> data_path_;
   BufferObjects objects_;

@@ -1,0 +1,65 @@
+// Launches one operation with its arguments at hand (tensors by address, plans by handle): refuses
+// dead objects before anything is touched, and writes down what the operation did to the rows in
+// the shard. Programs (operation_launcher.h) and local clients look their arguments up each in
+// their way and come here.
+#ifndef PERIGEE_WORKER_OPS_RANK_OPERATIONS_H_
+#define PERIGEE_WORKER_OPS_RANK_OPERATIONS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "worker/memory/buffer_memory.h"
+#include "worker/memory/buffer_shape.h"
+#include "worker/ops/error_report.h"
+#include "worker/ops/objects.h"
+#include "worker/ops/tensor_store.h"
+
+namespace perigee {
+
+// Where operations run: one buffer of this rank. Borrowed, and nobody else's meanwhile.
+struct ProgramSite {
+  const BufferShape& shape;
+  DataPath& data_path;
+  const BufferMemory& memory;
+  BufferObjects& objects;
+  TensorStore& tensors;
+};
+
+// A failure without a record is a refusal: nothing was touched, and no other rank knows of it yet.
+// Where the data path queues, an operation may still run when its call returns.
+class RankOperations {
+ public:
+  explicit RankOperations(const ProgramSite& site) : site_(site) {}
+
+  struct Dispatched {
+    Failure failure;
+    PlanPtr plan;  // that the rows lie by; null on failure
+  };
+  // By `saved`, or null: makes a plan. has_weights: route weights travel, also where this rank has
+  // no tokens and so nothing to point at.
+  Dispatched Dispatch(Sequence sequence, const DispatchInput& input, bool has_weights,
+                      PlanPtr saved);
+  Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version);
+  // In place.
+  Failure RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version, bool weighted);
+  // In place; gathers weights where `output` has a place for them.
+  Failure Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output);
+  Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }
+  Failure ProbeCopy(CopyProbe probe);
+
+  // Takes this rank's part in an operation that it does not launch. OK when all have been told. The
+  // others leave it with what it writes undefined, so this rank's is too.
+  Failure Decline(Sequence sequence, bool writes_shard);
+  // What the data path says about what has just failed.
+  Failure Left(const absl::Status& status) const;
+
+ private:
+  ExpertWeights Weights(int32_t layer, uint64_t version) const;
+
+  const ProgramSite site_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_OPS_RANK_OPERATIONS_H_
