@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -250,6 +251,12 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes,
                                                                  PeerAccess access) = 0;
   virtual absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) = 0;
+  // Whether a process beside this one can work in shared memory of this backend with nothing but
+  // its descriptors: OK, or UNIMPLEMENTED, saying so.
+  virtual absl::Status CheckAttachable() const {
+    return absl::UnimplementedError(
+        absl::StrCat("local clients cannot attach to backend ", info().name, " yet"));
+  }
   // Maps a peer's memory; takes ownership of the descriptor, also on failure. INVALID_ARGUMENT
   // where it is not memory of this backend, sealed, and size_bytes long.
   virtual absl::StatusOr<std::unique_ptr<Memory>> Import(int descriptor, size_t size_bytes,

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "kernels/backend_registry.h"
@@ -27,6 +29,11 @@ ABSL_FLAG(std::string, name, "", "name of this worker: lower-case letters, digit
 ABSL_FLAG(std::string, coordinator, "", "HOST:PORT of the coordinator");
 ABSL_FLAG(std::string, address, "127.0.0.1:0", "HOST:PORT to serve clients at; port 0: any");
 ABSL_FLAG(std::string, socket_dir, "", "directory, private to this user, for the peers' socket");
+ABSL_FLAG(std::string, attach_dir, "",
+          "directory of the socket where local clients attach; empty: --socket_dir");
+ABSL_FLAG(std::vector<std::string>, attach_uids, {},
+          "numbers of users beside this one whose processes may attach, separated by commas; "
+          "--attach_dir is then one that they can enter");
 ABSL_FLAG(std::string, backend, "host", "what runs the data path: host or cuda");
 ABSL_FLAG(absl::optional<int>, device, absl::nullopt,
           "backend cuda: index of this worker's device; empty: 0");
@@ -47,9 +54,10 @@ namespace perigee {
 namespace {
 
 const std::vector<std::string> kFlags = {
-    "name",         "coordinator",      "address",  "socket_dir",    "host",
-    "backend",      "device",           "sms",      "memory_handle", "threads",
-    "list_devices", "describe_devices", "ready_fd", "death_fd"};
+    "name",     "coordinator", "address",      "socket_dir",
+    "host",     "attach_dir",  "attach_uids",  "backend",
+    "device",   "sms",         "threads",      "memory_handle",
+    "ready_fd", "death_fd",    "list_devices", "describe_devices"};
 
 // A host name in the form that resource names have.
 std::string HostId() {
@@ -111,6 +119,19 @@ absl::StatusOr<std::unique_ptr<Backend>> BackendFromFlags() {
   return CreateBackend(name, choice);
 }
 
+absl::StatusOr<std::set<uint32_t>> AttachUids() {
+  std::set<uint32_t> uids;
+  for (const std::string& text : absl::GetFlag(FLAGS_attach_uids)) {
+    uint32_t uid = 0;
+    if (!absl::SimpleAtoi(text, &uid)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --attach_uids has '", text, "', expected numbers of users"));
+    }
+    uids.insert(uid);
+  }
+  return uids;
+}
+
 absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   for (const char* required : {"name", "coordinator", "socket_dir"}) {
     if (absl::FindCommandLineFlag(required)->CurrentValue().empty()) {
@@ -124,6 +145,10 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   options.address = absl::GetFlag(FLAGS_address);
   options.socket_dir = absl::GetFlag(FLAGS_socket_dir);
   options.threads = absl::GetFlag(FLAGS_threads);
+  options.attach_dir = absl::GetFlag(FLAGS_attach_dir);
+  absl::StatusOr<std::set<uint32_t>> uids = AttachUids();
+  if (!uids.ok()) return uids.status();
+  options.attach_uids = *std::move(uids);
   absl::StatusOr<std::unique_ptr<Backend>> backend = BackendFromFlags();
   if (!backend.ok()) return backend.status();
   options.backend = *std::move(backend);

@@ -75,6 +75,8 @@ TEST_F(MainTest, WrongFlagsAreOneLineAndStatusTwo) {
   ExpectRefused(Flags({"--threads=many"}), 2, "flag --threads does not take 'many'");
   ExpectRefused(Flags({"--threads"}), 2, "flag --threads has no value");
   ExpectRefused(Flags({"--threads=0"}), 2, "threads is 0");
+  ExpectRefused(Flags({"--attach_uids=1,me"}), 2, "flag --attach_uids has 'me'");
+  ExpectRefused(Flags({"--attach_uids=1"}), 2, "no attach_dir");
   ExpectRefused(Flags({"extra"}), 2, "unexpected argument 'extra'");
   ExpectRefused({"--name=w0"}, 2, "--coordinator is required");
   ExpectRefused(Flags({"--name=W0"}), 2, "worker name");

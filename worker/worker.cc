@@ -13,6 +13,8 @@
 #include "proto/support/grpc_server.h"
 #include "proto/support/random.h"
 #include "proto/support/resource_name.h"
+#include "worker/attach/attach_server.h"
+#include "worker/attach/client_users.h"
 #include "worker/memory/descriptor_server.h"
 #include "worker/ops/byte_budget.h"
 #include "worker/rpc/command_handler.h"
@@ -37,7 +39,14 @@ absl::Status CheckOptions(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", options.threads, ", expected 1 or more"));
   }
-  return EnsurePrivateDirectory(options.socket_dir);
+  if (!options.attach_uids.empty() && options.attach_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "attach_uids are given, and no attach_dir that they can enter");
+  }
+  status = EnsurePrivateDirectory(options.socket_dir);
+  if (!status.ok() || options.attach_dir.empty()) return status;
+  return options.attach_uids.empty() ? EnsurePrivateDirectory(options.attach_dir)
+                                     : EnsureOwnDirectory(options.attach_dir);
 }
 
 }  // namespace
@@ -74,6 +83,7 @@ class Worker::Impl {
   CurrentSession current_;
   std::unique_ptr<DescriptorServer> descriptors_;
   std::unique_ptr<SessionEnvironment> environment_;
+  std::unique_ptr<AttachServer> clients_;
   // The handler reports through the link, the link brings commands to the handler: the link stops
   // first, and goes last.
   std::unique_ptr<CoordinatorLink> link_;
@@ -93,6 +103,13 @@ absl::Status Worker::Impl::Start() {
   environment_.reset(new SessionEnvironment{WorkerName(options_.name), incarnation_,
                                             *options_.backend, *descriptors_, *options_.clock,
                                             tensor_budget_, operations_done_, options_.threads});
+  const std::string& attach_dir =
+      options_.attach_dir.empty() ? options_.socket_dir : options_.attach_dir;
+  absl::StatusOr<std::unique_ptr<AttachServer>> clients = AttachServer::Start(
+      absl::StrCat(attach_dir, "/", options_.name, "-", incarnation_text_, ".attach"),
+      ClientUsers(geteuid(), options_.attach_uids), *environment_);
+  if (!clients.ok()) return clients.status();
+  clients_ = *std::move(clients);
   service_ = std::make_unique<WorkerService>(current_);
   absl::StatusOr<std::unique_ptr<GrpcServer>> server =
       GrpcServer::Start({options_.address, {service_.get()}});
@@ -100,7 +117,8 @@ absl::Status Worker::Impl::Start() {
   server_ = *std::move(server);
   SetServing(false);
   handler_ = std::make_unique<CommandHandler>(
-      *environment_, current_, [this](const v1::WorkerReport& report) { link_->Send(report); });
+      *environment_, current_, *clients_,
+      [this](const v1::WorkerReport& report) { link_->Send(report); });
   link_ = std::make_unique<CoordinatorLink>(LinkOptions());
   return link_->Start(WaitLimit(options_.register_timeout, options_.stop));
 }
@@ -158,6 +176,8 @@ void Worker::Impl::Shutdown() {
     SetServing(false);
     server_->Shutdown(kShutdownGrace);
   }
+  // Its last reports go through the handler.
+  clients_.reset();
   handler_.reset();
   descriptors_.reset();
 }

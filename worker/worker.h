@@ -4,8 +4,10 @@
 #ifndef PERIGEE_WORKER_WORKER_H_
 #define PERIGEE_WORKER_WORKER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,15 +21,18 @@
 namespace perigee {
 
 struct WorkerOptions {
-  std::string name;                                 // {w} of workers/{w}
-  std::string host;                                 // {h} of hosts/{h}
-  std::string coordinator;                          // host:port
-  std::string address = "127.0.0.1:0";              // where clients reach it; port 0: any free one
-  std::string socket_dir;                           // 0700; made if it is not there
-  std::unique_ptr<Backend> backend;                 // never null
-  std::string device_place;                         // where its device is, in words; may be empty
-  int threads = 1;                                  // that share one operation's rows
-  uint64_t tensor_limit_bytes = kTensorLimitBytes;  // of all named tensors and unfinished uploads
+  std::string name;                     // {w} of workers/{w}
+  std::string host;                     // {h} of hosts/{h}
+  std::string coordinator;              // host:port
+  std::string address = "127.0.0.1:0";  // where clients reach it; port 0: any free one
+  std::string socket_dir;               // 0700; made if it is not there
+  // Where local clients attach; made with mode 0711 if it is not there. Empty: socket_dir.
+  std::string attach_dir;
+  std::set<uint32_t> attach_uids;    // users beside the own that may; attach_dir is given then
+  std::unique_ptr<Backend> backend;  // never null
+  std::string device_place;          // where its device is, in words; may be empty
+  int threads = 1;                   // that share one operation's rows
+  uint64_t tensor_limit_bytes = kTensorLimitBytes;    // of all named tensors and unfinished uploads
   absl::Duration register_timeout = kConnectTimeout;  // how long Start tries to register
   const Interrupt* stop = nullptr;    // raised: Start gives up registering, CANCELLED
   const Clock* clock = &RealClock();  // outlives the worker

@@ -42,6 +42,7 @@ class HostBackend final : public Backend {
                                                          PeerAccess access) override {
     return AllocateMemfd(size_bytes, access);
   }
+  absl::Status CheckAttachable() const override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) override {
     return AllocateAnonymous(size_bytes);
   }

@@ -33,6 +33,9 @@ inline constexpr absl::Duration kRecoveryTimeout = absl::Seconds(60);
 inline constexpr absl::Duration kAttachTicketLife = absl::Seconds(30);
 // How long one side of a command ring looks for news before it sleeps, where cores are not scarce.
 inline constexpr absl::Duration kCommandSpin = absl::Microseconds(100);
+// How long the operation that a local client has left unfinished may still take before its
+// generation is given up.
+inline constexpr absl::Duration kClientLeaveGrace = absl::Milliseconds(200);
 inline constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long the answer to a request_id is kept.
 inline constexpr absl::Duration kRequestIdLife = absl::Hours(1);

@@ -49,6 +49,7 @@ class BufferMemory {
   std::vector<std::byte*> shards() const;
   std::vector<const std::byte*> homes(int32_t layer) const;
 
+  const Memory& own_shard() const { return *of(rank_).shard; }
   std::byte* own_home(int32_t layer) const { return of(rank_).homes[layer]->data(); }
   const WeightsLayout& home_layout() const { return home_layout_; }
   std::byte* slots() const { return slots_ ? slots_->data() : nullptr; }

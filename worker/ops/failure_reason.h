@@ -22,6 +22,7 @@ inline constexpr char kReasonStaleWeights[] = "STALE_WEIGHTS";
 inline constexpr char kReasonDeclined[] = "DECLINED";
 inline constexpr char kReasonStaleObject[] = "STALE_OBJECT";
 inline constexpr char kReasonInvalidProgram[] = "INVALID_PROGRAM";
+inline constexpr char kReasonClientLost[] = "CLIENT_LOST";
 inline constexpr char kReasonInternal[] = "INTERNAL";
 
 // `status` is not OK.

@@ -28,6 +28,10 @@ const char* CommandName(const v1::WorkerCommand& command) {
       return "close_session";
     case v1::WorkerCommand::kDropBuffer:
       return "drop_buffer";
+    case v1::WorkerCommand::kServeClient:
+      return "serve_client";
+    case v1::WorkerCommand::kEndClient:
+      return "end_client";
     case v1::WorkerCommand::COMMAND_NOT_SET:
       break;
   }
@@ -43,8 +47,8 @@ v1::WorkerReport ToReport(v1::CommandResult result) {
 }  // namespace
 
 CommandHandler::CommandHandler(const SessionEnvironment& environment, CurrentSession& current,
-                               ReportSink sink)
-    : environment_(environment), current_(current), sink_(std::move(sink)) {}
+                               AttachServer& clients, ReportSink sink)
+    : environment_(environment), current_(current), clients_(clients), sink_(std::move(sink)) {}
 
 CommandHandler::~CommandHandler() { Leave("the worker ends"); }
 
@@ -89,6 +93,9 @@ void CommandHandler::Run(const v1::WorkerCommand& command) {
   absl::Status status;
   if (command.has_open_session()) {
     status = OpenSession(command);
+  } else if (command.has_end_client()) {
+    clients_.End(Generation(command.generation()), command.end_client().attachment_id(),
+                 command.end_client().reason());
   } else {
     absl::StatusOr<std::shared_ptr<Session>> session =
         current_.Find(command.group(), Generation(command.generation()));
@@ -97,6 +104,9 @@ void CommandHandler::Run(const v1::WorkerCommand& command) {
     } else if (command.has_execute_program()) {
       status = Execute(command, **session);
       if (status.ok()) return;  // answered by the program
+    } else if (command.has_serve_client()) {
+      status = ServeClient(command, **session);
+      if (status.ok()) return;  // answered by the attachment
     } else if (command.has_abort_generation() || command.has_close_session()) {
       status = EndSession(*session);
     } else {
@@ -168,6 +178,24 @@ absl::Status CommandHandler::Execute(const v1::WorkerCommand& command, Session& 
     sink_(ToReport(std::move(result)));
   };
   return session.Execute(command.execute_program(), on_progress, on_outcome);
+}
+
+absl::Status CommandHandler::ServeClient(const v1::WorkerCommand& command, Session& session) {
+  AttachEvents events;
+  events.on_report = [this, group = command.group()](const v1::ClientReport& client) {
+    v1::WorkerReport report;
+    *report.mutable_client() = client;
+    report.mutable_client()->set_group(group);
+    sink_(report);
+  };
+  events.on_end = [this, command_id = command.command_id()](const AttachmentEnd& end) {
+    v1::CommandResult result;
+    result.set_command_id(command_id);
+    *result.mutable_status() = end.status;
+    *result.mutable_client_end() = end.end;
+    sink_(ToReport(std::move(result)));
+  };
+  return clients_.Serve(session, command.serve_client(), std::move(events));
 }
 
 void CommandHandler::Answer(const v1::WorkerCommand& command, const absl::Status& status,

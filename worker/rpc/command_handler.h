@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "proto/v1/command.pb.h"
+#include "worker/attach/attach_server.h"
 #include "worker/session/current_session.h"
 #include "worker/session/serial_thread.h"
 #include "worker/session/session.h"
@@ -29,7 +30,8 @@ class CommandHandler {
   using ReportSink = std::function<void(const v1::WorkerReport&)>;  // from any thread; not blocking
 
   // Everything outlives the handler.
-  CommandHandler(const SessionEnvironment& environment, CurrentSession& current, ReportSink sink);
+  CommandHandler(const SessionEnvironment& environment, CurrentSession& current,
+                 AttachServer& clients, ReportSink sink);
   ~CommandHandler();  // Leave("the worker ends")
 
   // Never blocks for long. From any thread.
@@ -49,11 +51,13 @@ class CommandHandler {
   absl::Status InSession(const v1::WorkerCommand& command, Session& session,
                          v1::CommandResult& result);
   absl::Status Execute(const v1::WorkerCommand& command, Session& session);
+  absl::Status ServeClient(const v1::WorkerCommand& command, Session& session);
   void Answer(const v1::WorkerCommand& command, const absl::Status& status,
               v1::CommandResult result = {});
 
   const SessionEnvironment& environment_;
   CurrentSession& current_;
+  AttachServer& clients_;
   const ReportSink sink_;
   std::atomic<uint64_t> term_ = 0;
   std::atomic<bool> leaving_ = false;

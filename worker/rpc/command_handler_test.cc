@@ -1,5 +1,7 @@
 #include "worker/rpc/command_handler.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -30,7 +32,9 @@ class CommandHandlerTest : public ::testing::Test {
     descriptors_ = *DescriptorServer::Start(directory_.path() + "/w", RealClock());
     environment_.reset(new SessionEnvironment{"workers/w", kIncarnation, backend_, *descriptors_,
                                               RealClock(), budget_, operations_done_, 1});
-    handler_ = std::make_unique<CommandHandler>(*environment_, current_,
+    clients_ =
+        *AttachServer::Start(directory_.path() + "/a", ClientUsers(geteuid(), {}), *environment_);
+    handler_ = std::make_unique<CommandHandler>(*environment_, current_, *clients_,
                                                 [this](const v1::WorkerReport& report) {
                                                   std::lock_guard<std::mutex> lock(mutex_);
                                                   reports_.push_back(report);
@@ -129,6 +133,7 @@ class CommandHandlerTest : public ::testing::Test {
   std::condition_variable changed_;
   std::vector<v1::WorkerReport> reports_;
   std::unique_ptr<CommandHandler> handler_;
+  std::unique_ptr<AttachServer> clients_;  // its last reports go through the handler
 };
 
 TEST_F(CommandHandlerTest, AWholeLife) {
@@ -248,6 +253,40 @@ TEST_F(CommandHandlerTest, ACloseIsRefusedWhileAProgramRuns) {
 TEST_F(CommandHandlerTest, WhatIsUnknownIsRefused) {
   Form();
   EXPECT_EQ(Do(Command()).status().code(), static_cast<int>(absl::StatusCode::kUnimplemented));
+}
+
+TEST_F(CommandHandlerTest, AClientIsServedUntilItsEnd) {
+  Form();
+  v1::WorkerCommand serve = Command();
+  serve.mutable_serve_client()->set_buffer(kBuffer);
+  serve.mutable_serve_client()->set_attachment_id(4);
+  serve.mutable_serve_client()->set_ticket("0123456789abcdef");
+  serve.mutable_serve_client()->mutable_life()->set_seconds(30);
+  serve.mutable_serve_client()->set_first_sequence(1);
+  v1::CommandResult refused = Do(serve);
+  EXPECT_EQ(refused.status().code(), static_cast<int>(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(refused.status().message(), HasSubstr("local clients cannot attach to backend"));
+  backend_.set_attachable();
+  serve.set_command_id(++command_id_);
+  handler_->Receive(serve);
+  v1::WorkerCommand end = Command();
+  end.mutable_end_client()->set_attachment_id(4);
+  end.mutable_end_client()->set_reason("enough");
+  EXPECT_EQ(Do(end).status().code(), 0);
+  const v1::CommandResult ended = Await(serve.command_id());
+  EXPECT_EQ(ended.status().code(), 0);
+  EXPECT_FALSE(ended.client_end().attached());
+  EXPECT_THAT(ended.client_end().reason(), HasSubstr("enough"));
+  std::lock_guard<std::mutex> lock(mutex_);
+  int admitted = 0;
+  for (const v1::WorkerReport& report : reports_) {
+    if (!report.has_client()) continue;
+    ++admitted;
+    EXPECT_EQ(report.client().state(), v1::ClientReport::ADMITTED);
+    EXPECT_EQ(report.client().group(), kGroup);
+    EXPECT_EQ(report.client().socket_path(), clients_->path());
+  }
+  EXPECT_EQ(admitted, 1);
 }
 
 TEST_F(CommandHandlerTest, ALeavingWorkerEndsItsSessionAndRefusesCommands) {

@@ -121,6 +121,15 @@ std::shared_ptr<BufferGuest> SessionBuffer::guest() const {
   return guest_;
 }
 
+ShardPlace SessionBuffer::shard_place() const {
+  const Memory& shard = memory_->own_shard();
+  const auto offset = [&](const void* part) {
+    return static_cast<size_t>(static_cast<const std::byte*>(part) - shard.data());
+  };
+  return {shard.descriptor(), shard.size_bytes(), offset(data_path_->rows()),
+          offset(data_path_->row_weights())};
+}
+
 absl::Status SessionBuffer::BeginGuestOperation() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;

@@ -46,6 +46,14 @@ struct SessionBufferConfig {
   bool high_priority_stream = false;
 };
 
+// This rank's shard as a local client maps it; offsets in bytes.
+struct ShardPlace {
+  int descriptor = -1;  // borrowed, while there is a guest
+  size_t size_bytes = 0;
+  size_t rows_offset = 0;
+  size_t row_weights_offset = 0;
+};
+
 // Thread-safe.
 class SessionBuffer {
  public:
@@ -98,6 +106,8 @@ class SessionBuffer {
   absl::Status AddGuest(std::shared_ptr<BufferGuest> guest);
   void RemoveGuest();
   std::shared_ptr<BufferGuest> guest() const;
+  // While there is a guest.
+  ShardPlace shard_place() const;
   // Around an operation of the guest, which has site() for itself between them. On failure it runs
   // none: the buffer was aborted.
   absl::Status BeginGuestOperation();

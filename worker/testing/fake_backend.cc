@@ -1,5 +1,6 @@
 #include "worker/testing/fake_backend.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,8 +83,9 @@ BackendInfo FakeBackend::info() const { return {"host", "fake", uint64_t{1} << 4
 absl::StatusOr<std::unique_ptr<Memory>> FakeBackend::AllocateShared(size_t size_bytes,
                                                                     PeerAccess access) {
   if (on_allocate_shared_) on_allocate_shared_();
-  FileDescriptor fd(memfd_create("fake", MFD_CLOEXEC));
+  FileDescriptor fd(memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   PERIGEE_CHECK(fd.valid() && ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
+  PERIGEE_CHECK(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
   std::byte* data = Map(fd.get(), size_bytes, true);
   const char* kind = access == PeerAccess::kReadOnly ? "read_only" : "shared";
   return std::make_unique<FakeMemory>(ledger_, kind, data, size_bytes, std::move(fd));

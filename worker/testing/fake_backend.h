@@ -40,7 +40,13 @@ class FakeBackend final : public Backend {
   // Called with every data path made, before its first operation.
   void set_on_data_path(std::function<void(FakeDataPath&)> hook) { on_data_path_ = hook; }
 
+  // Whether local clients can attach; at first they cannot.
+  void set_attachable() { attachable_ = true; }
+
   BackendInfo info() const override;
+  absl::Status CheckAttachable() const override {
+    return attachable_ ? absl::OkStatus() : Backend::CheckAttachable();
+  }
   absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes,
                                                          PeerAccess access) override;
   absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) override;
@@ -53,6 +59,7 @@ class FakeBackend final : public Backend {
  private:
   const std::shared_ptr<BackendLedger> ledger_;
   uint64_t free_bytes_ = uint64_t{1} << 30;
+  bool attachable_ = false;
   std::function<void()> on_allocate_shared_;
   std::function<void(FakeDataPath&)> on_data_path_;
 };

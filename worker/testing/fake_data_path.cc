@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/layout/shard_layout.h"
 
 namespace perigee {
 namespace {
@@ -176,6 +177,20 @@ void FakeDataPath::RequestCancel(bool wanted) {
 absl::optional<ErrorRecord> FakeDataPath::last_error() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_error_;
+}
+
+BFloat16* FakeDataPath::rows() const {
+  if (options_.shards.empty()) return const_cast<BFloat16*>(rows_.data());
+  return ShardLayout::Create(options_.geometry, options_.hidden)
+      .View(options_.shards[options_.rank.value])
+      .rows;
+}
+
+float* FakeDataPath::row_weights() const {
+  if (options_.shards.empty()) return const_cast<float*>(row_weights_.data());
+  return ShardLayout::Create(options_.geometry, options_.hidden)
+      .View(options_.shards[options_.rank.value])
+      .row_weights;
 }
 
 absl::StatusOr<PlanTensors> FakeDataPath::ReadPlan(const PlanPtr&) const {

@@ -1,0 +1,227 @@
+#include "worker/attach/attachment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/common/check.h"
+#include "proto/local/spin_budget.h"
+#include "proto/support/defaults.h"
+#include "worker/ops/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+// Waits for commands are this long at a time; each ends at once when the attachment does.
+constexpr absl::Duration kIdleSlice = absl::Minutes(1);
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+
+CommandConsumerOptions ConsumerOptions(const GroupView& group) {
+  CommandConsumerOptions options;
+  // All ranks are on this machine.
+  options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
+                            static_cast<int>(group.workers.size()));
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Attachment>> Attachment::Create(
+    const GroupView& group, std::shared_ptr<SessionBuffer> buffer, Sequence first_sequence,
+    const SessionEnvironment& environment, std::function<void()> on_change) {
+  absl::StatusOr<ClientMemory> memory =
+      ClientMemory::Allocate(environment.backend, environment.tensor_budget, buffer->shape());
+  if (!memory.ok()) return memory.status();
+  std::shared_ptr<Attachment> attachment(new Attachment(group, buffer, first_sequence, environment,
+                                                        *std::move(memory), std::move(on_change)));
+  if (absl::Status status = buffer->AddGuest(attachment); !status.ok()) {
+    attachment->finished_ = true;
+    return status;
+  }
+  attachment->executor_.emplace(attachment->group_, buffer->site(), attachment->memory_->arena(),
+                                first_sequence, environment.clock);
+  return attachment;
+}
+
+Attachment::Attachment(const GroupView& group, std::shared_ptr<SessionBuffer> buffer,
+                       Sequence first_sequence, const SessionEnvironment& environment,
+                       ClientMemory memory, std::function<void()> on_change)
+    : group_(group),
+      buffer_(std::move(buffer)),
+      environment_(environment),
+      on_change_(std::move(on_change)),
+      memory_(std::move(memory)) {
+  const CommandPageIdentity identity{group.generation, buffer_->config().id, group.rank,
+                                     static_cast<int32_t>(group.workers.size()), first_sequence};
+  consumer_.emplace(FormatCommandPage(memory_->page(), identity), environment.clock,
+                    ConsumerOptions(group_));
+}
+
+Attachment::~Attachment() { PERIGEE_CHECK(finished_ && !thread_.joinable()); }
+
+AttachReply Attachment::reply() const {
+  AttachReply reply;
+  reply.size_bytes[static_cast<size_t>(AttachPart::kCommandPage)] = memory_->page().size();
+  reply.size_bytes[static_cast<size_t>(AttachPart::kArena)] = memory_->arena_bytes();
+  const ShardPlace shard = buffer_->shard_place();
+  reply.size_bytes[static_cast<size_t>(AttachPart::kShard)] = shard.size_bytes;
+  reply.rows_offset = shard.rows_offset;
+  reply.row_weights_offset = shard.row_weights_offset;
+  return reply;
+}
+
+std::array<int, kAttachParts> Attachment::descriptors() const {
+  return {memory_->page_descriptor(), memory_->arena_descriptor(),
+          buffer_->shard_place().descriptor};
+}
+
+bool Attachment::Start() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return false;
+  started_ = true;
+  thread_ = std::thread([this] { Serve(); });
+  return true;
+}
+
+void Attachment::Stop(StopReason reason) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) return;
+    PERIGEE_CHECK(!reason.status.ok());
+    stopped_ = std::move(reason);
+    stopped_at_ = environment_.clock.Monotonic();
+    consumer_->Interrupt();
+  }
+  on_change_();
+}
+
+void Attachment::Abort(const absl::Status& aborted, absl::Span<const int32_t> lost_ranks) {
+  Stop({aborted, kReasonGenerationAborted, false, {lost_ranks.begin(), lost_ranks.end()}});
+}
+
+void Attachment::Serve() {
+  while (ServeOne()) {
+  }
+  PublishEnd();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    left_ = true;
+  }
+  on_change_();
+}
+
+bool Attachment::ServeOne() {
+  const absl::StatusOr<CommandEntry> entry = consumer_->Next(kIdleSlice);
+  if (!entry.ok()) {
+    if (absl::IsDeadlineExceeded(entry.status())) return true;
+    // CANCELLED: Stop has its reason already.
+    Stop({entry.status(), kReasonInvalidProgram, false, {}});
+    return false;
+  }
+  // Aborted: Stop has its reason already.
+  if (!buffer_->BeginGuestOperation().ok()) return false;
+  LocalCompletion completion = executor_->Execute(*entry);
+  buffer_->EndGuestOperation();
+  ++environment_.operations_done;
+  if (!completion.status.ok()) {
+    // An abort has been told to this attachment by now.
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) completion.lost = stopped_->lost;
+  }
+  const bool fatal = executor_->fatal().has_value();
+  if (fatal) Stop({completion.status, completion.reason, false, completion.lost});
+  consumer_->Complete(std::move(completion));
+  return !fatal;
+}
+
+void Attachment::PublishEnd() {
+  LocalCompletion why;
+  why.generation = group_.generation;
+  why.rank = group_.rank.value;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    PERIGEE_CHECK(stopped_.has_value());
+    why.status = stopped_->status;
+    why.reason = stopped_->word;
+    why.lost = stopped_->lost;
+  }
+  consumer_->End(why);
+}
+
+absl::optional<AttachmentEnd> Attachment::Advance(absl::Duration now) {
+  bool gives_back = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_ || !stopped_) return absl::nullopt;
+    gives_back = !started_ || left_;
+    const uint64_t sequence = executor_->in_collective();
+    if (!gives_back) {
+      if (reported_ || sequence == 0 || now < stopped_at_ + kClientLeaveGrace) return absl::nullopt;
+      reported_ = true;
+      AttachmentEnd early = DescribeEnd();
+      early.status = LeftOperation(sequence);
+      early.end.set_last_sequence(sequence);
+      return early;
+    }
+  }
+  GiveBack();
+  std::lock_guard<std::mutex> lock(mutex_);
+  finished_ = true;
+  changed_.notify_all();
+  if (std::exchange(reported_, true)) return absl::nullopt;
+  return DescribeEnd();
+}
+
+void Attachment::GiveBack() {
+  if (thread_.joinable()) thread_.join();
+  executor_->Clear();
+  buffer_->RemoveGuest();
+  memory_.reset();
+}
+
+v1::RankStatus Attachment::LeftOperation(uint64_t sequence) const {
+  return ToRankStatus(group_,
+                      {WithReason(absl::AbortedError(absl::StrCat(
+                                      "its client left in the middle of the operation of sequence ",
+                                      sequence, ": ", stopped_->status.message())),
+                                  kReasonClientLost),
+                       absl::nullopt});
+}
+
+AttachmentEnd Attachment::DescribeEnd() const {
+  AttachmentEnd described;
+  described.status.set_rank(group_.rank.value);
+  described.status.set_worker(group_.workers[group_.rank.value]);
+  if (left_ && executor_->fatal()) {
+    described.status = *executor_->fatal();
+  } else if (stopped_->word == kReasonGenerationAborted) {
+    described.status =
+        ToRankStatus(group_, {WithReason(stopped_->status, stopped_->word), absl::nullopt});
+  }
+  described.end.set_attached(started_);
+  described.end.set_orderly(stopped_->orderly);
+  // While the thread runs, its sequences are its own.
+  if (left_) described.end.set_last_sequence(started_ ? executor_->last_sequence().value : 0);
+  described.end.set_reason(std::string(stopped_->status.message()));
+  return described;
+}
+
+absl::Duration Attachment::NextDeadline() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const bool waits = stopped_ && started_ && !left_ && !reported_;
+  if (!waits) return absl::InfiniteDuration();
+  // A command that had just been taken may turn out to be a collective one.
+  return std::max(stopped_at_ + kClientLeaveGrace, environment_.clock.Monotonic() + kLookAgain);
+}
+
+bool Attachment::finished() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return finished_;
+}
+
+void Attachment::AwaitEnd() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return finished_; });
+}
+
+}  // namespace perigee
