@@ -156,6 +156,16 @@ absl::Status Client::DeleteBuffer(const std::string& name) {
   return connection_->DeleteBuffer(request);
 }
 
+absl::StatusOr<v1::AttachTicket> Client::IssueAttachTicket(const std::string& buffer,
+                                                           Generation generation, RankId rank) {
+  v1::IssueAttachTicketRequest request;
+  request.set_buffer(buffer);
+  request.set_generation(generation.value);
+  request.set_rank(rank.value);
+  request.set_request_id(NewRequestId());
+  return connection_->IssueAttachTicket(request);
+}
+
 absl::StatusOr<v1::GenerationInfo> Client::GetGeneration(const std::string& name) {
   v1::GetGenerationRequest request;
   request.set_name(name);

@@ -73,6 +73,10 @@ class Client {
   absl::StatusOr<std::vector<v1::Buffer>> ListBuffers(const std::string& group);
   absl::Status DeleteBuffer(const std::string& name);
 
+  // For a LocalClient (client/lib/local_client.h). Generation 0: whichever lives.
+  absl::StatusOr<v1::AttachTicket> IssueAttachTicket(const std::string& buffer,
+                                                     Generation generation, RankId rank);
+
   absl::StatusOr<v1::GenerationInfo> GetGeneration(const std::string& name);
   // Newest first.
   absl::StatusOr<std::vector<v1::GenerationInfo>> ListGenerations(const std::string& group);

@@ -98,6 +98,17 @@ TEST_F(ClientTest, AWaitThatWasInVainSaysWhatItSaw) {
               HasSubstr("is FENCED at generation 7 (rank 1 (workers/w1) was lost)"));
 }
 
+TEST_F(ClientTest, EveryTicketIsARequestOfItsOwn) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(client_->IssueAttachTicket("b", Generation(7), RankId(3)).ok());
+  }
+  ASSERT_EQ(fake_->ticket_requests.size(), 2u);
+  EXPECT_EQ(fake_->ticket_requests[0].buffer(), "b");
+  EXPECT_EQ(fake_->ticket_requests[0].generation(), 7u);
+  EXPECT_EQ(fake_->ticket_requests[0].rank(), 3);
+  EXPECT_NE(fake_->ticket_requests[0].request_id(), fake_->ticket_requests[1].request_id());
+}
+
 TEST_F(ClientTest, AProgramIsDoneOnlyWhenTheLastMessageSaysSo) {
   fake_->messages.resize(2);
   fake_->messages[1].set_complete(true);

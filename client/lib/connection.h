@@ -6,6 +6,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/v1/attachments.pb.h"
 #include "proto/v1/buffers.pb.h"
 #include "proto/v1/groups.pb.h"
 #include "proto/v1/publication.pb.h"
@@ -44,6 +45,9 @@ class Connection {
   virtual absl::StatusOr<v1::ListBuffersResponse> ListBuffers(
       const v1::ListBuffersRequest& request) = 0;
   virtual absl::Status DeleteBuffer(const v1::DeleteBufferRequest& request) = 0;
+
+  virtual absl::StatusOr<v1::AttachTicket> IssueAttachTicket(
+      const v1::IssueAttachTicketRequest& request) = 0;
 
   virtual absl::StatusOr<v1::GenerationInfo> GetGeneration(
       const v1::GetGenerationRequest& request) = 0;

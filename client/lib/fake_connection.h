@@ -25,6 +25,7 @@ class FakeConnection final : public Connection {
   std::vector<v1::CreateBufferRequest> create_buffer_requests;
   std::vector<v1::ListBuffersRequest> list_buffers_requests;
   std::vector<v1::ExecuteProgramRequest> execute_requests;
+  std::vector<v1::IssueAttachTicketRequest> ticket_requests;
 
   absl::StatusOr<v1::Worker> GetWorker(const v1::GetWorkerRequest&) override { return Absent(); }
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(
@@ -67,6 +68,11 @@ class FakeConnection final : public Connection {
     return v1::ListBuffersResponse();
   }
   absl::Status DeleteBuffer(const v1::DeleteBufferRequest&) override { return Absent(); }
+  absl::StatusOr<v1::AttachTicket> IssueAttachTicket(
+      const v1::IssueAttachTicketRequest& request) override {
+    ticket_requests.push_back(request);
+    return v1::AttachTicket();
+  }
   absl::StatusOr<v1::GenerationInfo> GetGeneration(const v1::GetGenerationRequest&) override {
     return Absent();
   }

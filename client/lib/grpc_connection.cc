@@ -7,6 +7,7 @@
 #include "client/lib/grpc_call.h"
 #include "client/lib/idle_watch.h"
 #include "client/lib/retry.h"
+#include "proto/v1/attachments.grpc.pb.h"
 #include "proto/v1/buffers.grpc.pb.h"
 #include "proto/v1/groups.grpc.pb.h"
 #include "proto/v1/health.grpc.pb.h"
@@ -28,6 +29,7 @@ class GrpcConnection final : public Connection {
         groups_(v1::GroupService::NewStub(channel)),
         buffers_(v1::BufferService::NewStub(channel)),
         publication_(v1::PublicationService::NewStub(channel)),
+        attachments_(v1::AttachmentService::NewStub(channel)),
         stop_(std::move(stop)) {}
 
   absl::StatusOr<v1::Worker> GetWorker(const v1::GetWorkerRequest& request) override {
@@ -65,6 +67,10 @@ class GrpcConnection final : public Connection {
   absl::Status DeleteBuffer(const v1::DeleteBufferRequest& request) override {
     return Call(*buffers_, &Buffers::DeleteBuffer, request, kCloseTimeout, {}).status();
   }
+  absl::StatusOr<v1::AttachTicket> IssueAttachTicket(
+      const v1::IssueAttachTicketRequest& request) override {
+    return Call(*attachments_, &Attachments::IssueAttachTicket, request, kFormTimeout, stop_);
+  }
   absl::StatusOr<v1::GenerationInfo> GetGeneration(
       const v1::GetGenerationRequest& request) override {
     return Call(*publication_, &Publication::GetGeneration, request, kReadTimeout, stop_);
@@ -85,6 +91,7 @@ class GrpcConnection final : public Connection {
   using Groups = v1::GroupService::StubInterface;
   using Buffers = v1::BufferService::StubInterface;
   using Publication = v1::PublicationService::StubInterface;
+  using Attachments = v1::AttachmentService::StubInterface;
 
   // Every call made here reads, is idempotent or carries a request_id: it may be sent again.
   template <typename Stub, typename Request, typename Response>
@@ -104,6 +111,7 @@ class GrpcConnection final : public Connection {
   const std::unique_ptr<Groups> groups_;
   const std::unique_ptr<Buffers> buffers_;
   const std::unique_ptr<Publication> publication_;
+  const std::unique_ptr<Attachments> attachments_;
   const std::stop_token stop_;
 };
 

@@ -1,0 +1,225 @@
+#include "client/lib/local_client.h"
+
+#include <poll.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/layout/abi.h"
+#include "kernels/layout/shard_layout.h"
+#include "kernels/plan/validate.h"
+#include "proto/local/attach_message.h"
+#include "proto/local/spin_budget.h"
+#include "proto/support/resource_name.h"
+
+namespace perigee {
+namespace {
+
+absl::StatusOr<Geometry> GeometryOf(const v1::AttachTicket& ticket) {
+  const v1::BufferShape& shape = ticket.shape();
+  const Geometry geometry{ticket.ranks(), shape.experts(), shape.tokens(),
+                          shape.topk(),   shape.slots(),   shape.token_padding()};
+  absl::Status status = ValidateGeometry(geometry);
+  if (status.ok() && shape.hidden() <= 0) {
+    status = absl::InvalidArgumentError(absl::StrCat("hidden is ", shape.hidden()));
+  }
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("the ticket's shape: ", status.message()));
+  }
+  return geometry;
+}
+
+absl::StatusOr<AttachRequest> RequestFor(const v1::AttachTicket& ticket) {
+  const absl::StatusOr<BufferNameParts> name = ParseBufferName(ticket.buffer());
+  if (!name.ok()) return name.status();
+  AttachRequest request;
+  request.abi = kDataPathAbi;
+  request.page_version = kCommandPageVersion;
+  request.group_hash = HashGroupName(name->group.group_name());
+  request.generation = ticket.generation();
+  request.buffer = ticket.buffer_id();
+  request.rank = ticket.rank();
+  if (ticket.ticket().size() != request.ticket.size() ||
+      !absl::SimpleHexAtoi(ticket.incarnation(), &request.incarnation)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ticket has ", ticket.ticket().size(), " bytes, expected ",
+                     request.ticket.size(), ", and incarnation '", ticket.incarnation(), "'"));
+  }
+  std::memcpy(request.ticket.data(), ticket.ticket().data(), request.ticket.size());
+  return request;
+}
+
+CommandPageIdentity IdentityFor(const v1::AttachTicket& ticket) {
+  return {Generation(ticket.generation()), BufferId(ticket.buffer_id()), RankId(ticket.rank()),
+          ticket.ranks(), Sequence(ticket.first_sequence())};
+}
+
+absl::Status CheckPlace(const char* what, uint64_t offset, uint64_t bytes, uint64_t shard_bytes) {
+  if (offset % alignof(float) == 0 && offset <= shard_bytes && bytes <= shard_bytes - offset) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(what, " of ", bytes, " bytes at ", offset,
+                                                 " of a shard of ", shard_bytes, " bytes"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalClient>> LocalClient::Attach(
+    const v1::AttachTicket& ticket, const LocalClientOptions& options) {
+  const absl::StatusOr<Geometry> geometry = GeometryOf(ticket);
+  if (!geometry.ok()) return geometry.status();
+  const absl::StatusOr<AttachRequest> request = RequestFor(ticket);
+  if (!request.ok()) return request.status();
+  const WaitLimit limit(options.timeout);
+  absl::StatusOr<UnixSocket> socket =
+      UnixSocket::Connect(ticket.socket_path(), limit, ticket.worker_uid());
+  if (!socket.ok()) return socket.status();
+  if (absl::Status status = socket->Send(ToBytes(*request), {}, limit); !status.ok()) return status;
+  absl::StatusOr<Shared> shared = Receive(*socket, *geometry, ticket.shape().hidden(), limit);
+  if (!shared.ok()) return shared.status();
+  const absl::StatusOr<CommandPage*> page = OpenCommandPage(shared->page.memory());
+  if (!page.ok()) return page.status();
+  if (IdentityOf(**page) != IdentityFor(ticket)) {
+    return absl::InvalidArgumentError("the worker's command page is not for this ticket");
+  }
+  return std::unique_ptr<LocalClient>(
+      new LocalClient(ticket, *geometry, *std::move(socket), *std::move(shared), **page, options));
+}
+
+absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
+                                                         const Geometry& geometry, int32_t hidden,
+                                                         const WaitLimit& limit) {
+  absl::StatusOr<SocketMessage> message = socket.Receive(sizeof(AttachReply), kAttachParts, limit);
+  if (!message.ok()) return message.status();
+  const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
+  if (!reply.ok()) return reply.status();
+  if (reply->code != 0) return absl::PermissionDeniedError("the worker refused the ticket");
+  if (message->descriptors.size() != kAttachParts) {
+    return absl::InvalidArgumentError(absl::StrCat("the worker sent ", message->descriptors.size(),
+                                                   " descriptors, expected ", kAttachParts));
+  }
+  const auto& sizes = reply->size_bytes;
+  const size_t arena_bytes =
+      ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes;
+  const uint64_t rows = static_cast<uint64_t>(geometry.logical_rows());
+  absl::Status status = CheckPlace("rows", reply->rows_offset, rows * hidden * sizeof(BFloat16),
+                                   sizes[static_cast<size_t>(AttachPart::kShard)]);
+  if (status.ok()) {
+    status = CheckPlace("row weights", reply->row_weights_offset, rows * sizeof(float),
+                        sizes[static_cast<size_t>(AttachPart::kShard)]);
+  }
+  if (status.ok() && sizes[static_cast<size_t>(AttachPart::kArena)] != arena_bytes) {
+    status = absl::InvalidArgumentError(absl::StrCat("an arena of ",
+                                                     sizes[static_cast<size_t>(AttachPart::kArena)],
+                                                     " bytes, expected ", arena_bytes));
+  }
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("the worker shares ", status.message()));
+  }
+  Shared shared;
+  shared.rows_offset = reply->rows_offset;
+  shared.row_weights_offset = reply->row_weights_offset;
+  for (const auto& [part, mapping] : {std::pair{AttachPart::kCommandPage, &shared.page},
+                                      std::pair{AttachPart::kArena, &shared.arena},
+                                      std::pair{AttachPart::kShard, &shared.shard}}) {
+    const size_t index = static_cast<size_t>(part);
+    absl::StatusOr<SharedMapping> mapped =
+        SharedMapping::Map(std::move(message->descriptors[index]), sizes[index]);
+    if (!mapped.ok()) return mapped.status();
+    *mapping = *std::move(mapped);
+  }
+  return shared;
+}
+
+LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometry,
+                         UnixSocket socket, Shared shared, CommandPage& page,
+                         const LocalClientOptions& options)
+    : geometry_(geometry),
+      hidden_size_(ticket.shape().hidden()),
+      rank_(ticket.rank()),
+      generation_(ticket.generation()),
+      options_(options),
+      socket_(std::move(socket)),
+      shared_(std::move(shared)),
+      arena_(ClientArenaLayout::Create(geometry, hidden_size_, kHostGranularityBytes)
+                 .View(shared_.arena.memory().data())) {
+  CommandProducerOptions producer;
+  producer.spin = options.spin.value_or(SpinBudget(
+      static_cast<int>(std::thread::hardware_concurrency()), static_cast<int>(geometry.ranks)));
+  producer.check_worker = [this] { return CheckWorker(); };
+  producer_.emplace(page, *options.clock, std::move(producer));
+}
+
+LocalClient::~LocalClient() { (void)Detach(); }
+
+absl::Status LocalClient::CheckWorker() const {
+  // It sends nothing: what can be read is the end.
+  pollfd ready{socket_->fd(), POLLIN, 0};
+  if (poll(&ready, 1, 0) != 1) return absl::OkStatus();
+  return absl::UnavailableError("the worker has gone, or has ended the attachment");
+}
+
+absl::Span<BFloat16> LocalClient::hidden() const {
+  return {arena_.hidden, static_cast<size_t>(geometry_.tokens) * hidden_size_};
+}
+absl::Span<int32_t> LocalClient::topk_experts() const {
+  return {arena_.topk_experts, static_cast<size_t>(geometry_.routes())};
+}
+absl::Span<float> LocalClient::route_weights() const {
+  return {arena_.route_weights, static_cast<size_t>(geometry_.routes())};
+}
+absl::Span<const BFloat16> LocalClient::output() const {
+  return {arena_.output, static_cast<size_t>(geometry_.tokens) * hidden_size_};
+}
+absl::Span<const float> LocalClient::gathered_weights() const {
+  return {arena_.gathered_weights, static_cast<size_t>(geometry_.routes())};
+}
+absl::Span<BFloat16> LocalClient::rows() const {
+  return {reinterpret_cast<BFloat16*>(shared_.shard.memory().data() + shared_.rows_offset),
+          static_cast<size_t>(geometry_.logical_rows()) * hidden_size_};
+}
+absl::Span<float> LocalClient::row_weights() const {
+  return {reinterpret_cast<float*>(shared_.shard.memory().data() + shared_.row_weights_offset),
+          static_cast<size_t>(geometry_.logical_rows())};
+}
+
+absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
+  if (!socket_) return absl::FailedPreconditionError("this client has detached");
+  return producer_->Submit(operation);
+}
+
+absl::StatusOr<LocalCompletion> LocalClient::Wait(uint64_t command, absl::Duration timeout) {
+  if (!socket_) return absl::FailedPreconditionError("this client has detached");
+  absl::StatusOr<LocalCompletion> completion = producer_->Wait(command, timeout);
+  if (!absl::IsUnavailable(completion.status())) return completion;
+  // The worker says why it ends an attachment before it ends the connection.
+  absl::StatusOr<absl::optional<LocalCompletion>> last = producer_->Poll(command);
+  if (!last.ok()) return last.status();
+  if (last->has_value()) return **std::move(last);
+  return completion;
+}
+
+absl::StatusOr<LocalCompletion> LocalClient::Run(const LocalOperation& operation,
+                                                 absl::Duration timeout) {
+  const absl::StatusOr<uint64_t> command = Submit(operation);
+  if (!command.ok()) return command.status();
+  return Wait(*command, timeout);
+}
+
+absl::Status LocalClient::Detach() {
+  if (!socket_) return absl::OkStatus();
+  const WaitLimit limit(options_.timeout);
+  absl::Status status = socket_->Send(ToBytes(DetachMessage()), {}, limit);
+  // It closes the connection when it has let go of everything.
+  if (status.ok()) status = socket_->Receive(1, 0, limit).status();
+  producer_.reset();
+  arena_ = ClientArenaView();
+  shared_ = Shared();
+  socket_.reset();
+  return absl::IsUnavailable(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace perigee

@@ -1,0 +1,114 @@
+// This process as a local client of one rank: it shares memory with the rank's worker, writes
+// tokens straight into it, submits operations without a call, and reads results in place.
+//
+// Every rank of the buffer has a client of its own, and all of them submit the same collective
+// operations in the same order: each takes a sequence, and what one rank leaves out the others wait
+// for. Programs (client/lib/client.h) run when all have left.
+#ifndef PERIGEE_CLIENT_LIB_LOCAL_CLIENT_H_
+#define PERIGEE_CLIENT_LIB_LOCAL_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "kernels/common/bfloat16.h"
+#include "kernels/common/ids.h"
+#include "kernels/layout/client_arena.h"
+#include "kernels/layout/geometry.h"
+#include "proto/local/command_producer.h"
+#include "proto/local/shared_mapping.h"
+#include "proto/local/unix_socket.h"
+#include "proto/support/clock.h"
+#include "proto/support/defaults.h"
+#include "proto/v1/attachments.pb.h"
+
+namespace perigee {
+
+struct LocalClientOptions {
+  absl::Duration timeout = kConnectTimeout;  // of attaching, and of detaching
+  // How long a wait looks before it sleeps. Not set: as the worker does
+  // (proto/local/spin_budget.h).
+  absl::optional<absl::Duration> spin;
+  const Clock* clock = &RealClock();  // outlives the client
+};
+
+// From one thread at a time. What Submit and Wait return is about the way to the worker; how a
+// command ended is in its completion, whose status, reason and place are those of RankStatus
+// (proto/v1/error.proto).
+class LocalClient {
+ public:
+  // Spends the ticket (Client::IssueAttachTicket). INVALID_ARGUMENT: a ticket that cannot be, or a
+  // worker that shares something else than the ticket says; PERMISSION_DENIED: the worker refuses
+  // it (it does not say why; its log does), or another user answers in its place; UNAVAILABLE:
+  // nobody answers; DEADLINE_EXCEEDED.
+  static absl::StatusOr<std::unique_ptr<LocalClient>> Attach(
+      const v1::AttachTicket& ticket, const LocalClientOptions& options = {});
+  ~LocalClient();  // Detach
+  LocalClient(const LocalClient&) = delete;
+  LocalClient& operator=(const LocalClient&) = delete;
+
+  const Geometry& geometry() const { return geometry_; }
+  int32_t hidden_size() const { return hidden_size_; }  // H
+  RankId rank() const { return rank_; }
+  Generation generation() const { return generation_; }
+  // Of the next collective operation.
+  Sequence next_sequence() const { return producer_->next_sequence(); }
+
+  // Memory shared with the worker; valid until Detach. An operation reads its inputs between Submit
+  // and its completion, and writes its outputs then; nobody touches them at other times. Every byte
+  // of the shard is the worker's to rely on but the rows and weights that lie in it now.
+  absl::Span<BFloat16> hidden() const;               // [S, H] in
+  absl::Span<int32_t> topk_experts() const;          // [S, K] in; -1: masked
+  absl::Span<float> route_weights() const;           // [S, K] in
+  absl::Span<const BFloat16> output() const;         // [S, H] of the last combine
+  absl::Span<const float> gathered_weights() const;  // [S, K] of the last combine that gathered
+  absl::Span<BFloat16> rows() const;                 // [NvS, H] in the shard, grouped by expert
+  absl::Span<float> row_weights() const;             // [NvS] in the shard
+  // The plan of the last dispatch that made one.
+  const ClientPlanView& plan() const { return arena_.plan; }
+
+  // Its number, for Wait. RESOURCE_EXHAUSTED: kCommandSlots commands are under way. Else the
+  // attachment is over, and this is why. Nothing was submitted then.
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation);
+  // How it ended. DEADLINE_EXCEEDED: it is still under way; OUT_OF_RANGE: no such command, or more
+  // than kCommandSlots have followed it; UNAVAILABLE: the worker has gone; else the attachment is
+  // over, and this is why.
+  absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout);
+  // Both. The completion's own status is not looked at.
+  absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
+
+  // Leaves in good order, and waits for the worker to have let go; unmaps everything. No command is
+  // under way: leaving in the middle of a collective operation ends the generation. Idempotent.
+  absl::Status Detach();
+
+ private:
+  struct Shared {
+    SharedMapping page, arena, shard;
+    uint64_t rows_offset = 0;
+    uint64_t row_weights_offset = 0;
+  };
+
+  LocalClient(const v1::AttachTicket& ticket, const Geometry& geometry, UnixSocket socket,
+              Shared shared, CommandPage& page, const LocalClientOptions& options);
+  static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
+                                        int32_t hidden, const WaitLimit& limit);
+  absl::Status CheckWorker() const;
+
+  const Geometry geometry_;
+  const int32_t hidden_size_;
+  const RankId rank_;
+  const Generation generation_;
+  const LocalClientOptions options_;
+  absl::optional<UnixSocket> socket_;  // none: detached
+  Shared shared_;
+  ClientArenaView arena_;
+  absl::optional<CommandProducer> producer_;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_LIB_LOCAL_CLIENT_H_
