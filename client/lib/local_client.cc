@@ -215,11 +215,12 @@ absl::Status LocalClient::Detach() {
   absl::Status status = socket_->Send(ToBytes(DetachMessage()), {}, limit);
   // It closes the connection when it has let go of everything.
   if (status.ok()) status = socket_->Receive(1, 0, limit).status();
-  producer_.reset();
-  arena_ = ClientArenaView();
-  shared_ = Shared();
+  if (absl::IsUnavailable(status)) status = absl::OkStatus();
   socket_.reset();
-  return absl::IsUnavailable(status) ? absl::OkStatus() : status;
+  for (SharedMapping* mapping : {&shared_.page, &shared_.arena, &shared_.shard}) {
+    status.Update(mapping->MakePrivate());
+  }
+  return status;
 }
 
 }  // namespace perigee

@@ -58,9 +58,10 @@ class LocalClient {
   // Of the next collective operation.
   Sequence next_sequence() const { return producer_->next_sequence(); }
 
-  // Memory shared with the worker; valid until Detach. An operation reads its inputs between Submit
-  // and its completion, and writes its outputs then; nobody touches them at other times. Every byte
-  // of the shard is the worker's to rely on but the rows and weights that lie in it now.
+  // Memory shared with the worker. An operation reads its inputs between Submit and its completion,
+  // and writes its outputs then; nobody touches them at other times. Every byte of the shard is the
+  // worker's to rely on but the rows and weights that lie in it now. After Detach the addresses
+  // hold zeroed memory of this process, as long as the client lives.
   absl::Span<BFloat16> hidden() const;               // [S, H] in
   absl::Span<int32_t> topk_experts() const;          // [S, K] in; -1: masked
   absl::Span<float> route_weights() const;           // [S, K] in
@@ -81,8 +82,12 @@ class LocalClient {
   // Both. The completion's own status is not looked at.
   absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
 
-  // Leaves in good order, and waits for the worker to have let go; unmaps everything. No command is
-  // under way: leaving in the middle of a collective operation ends the generation. Idempotent.
+  // Why the worker has ended the attachment, with all that it told; none while it has not, and
+  // after Detach.
+  absl::optional<LocalCompletion> End() { return producer_->End(); }
+
+  // Leaves in good order, and waits for the worker to have let go. No command is under way: leaving
+  // in the middle of a collective operation ends the generation. Idempotent.
   absl::Status Detach();
 
  private:

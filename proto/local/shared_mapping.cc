@@ -33,6 +33,16 @@ absl::StatusOr<SharedMapping> SharedMapping::Map(FileDescriptor descriptor, size
   return SharedMapping(absl::MakeSpan(static_cast<std::byte*>(data), size_bytes));
 }
 
+absl::Status SharedMapping::MakePrivate() {
+  if (memory_.empty()) return absl::OkStatus();
+  constexpr int kInPlace = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, kInPlace, -1, 0) != MAP_FAILED) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("mmap of ", memory_.size(), " bytes in place: ", std::strerror(errno)));
+}
+
 SharedMapping::~SharedMapping() {
   if (!memory_.empty()) munmap(memory_.data(), memory_.size());
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/local/file_descriptor.h"
@@ -25,6 +26,11 @@ class SharedMapping {
     std::swap(memory_, other.memory_);
     return *this;
   }
+
+  // Ends the sharing: from here on the same addresses hold zeroed memory of this process alone, so
+  // that who still has a pointer neither faults nor touches what others use. Nobody accesses it
+  // meanwhile. RESOURCE_EXHAUSTED: it may be shared still.
+  absl::Status MakePrivate();
 
   // Page aligned.
   absl::Span<std::byte> memory() const { return memory_; }

@@ -37,6 +37,21 @@ TEST(SharedMapping, SharesMemory) {
   EXPECT_EQ(moved.memory().size(), 8192u);
 }
 
+TEST(SharedMapping, MadePrivateItIsNobodyElses) {
+  FileDescriptor fd = Memory(8192, F_SEAL_SHRINK | F_SEAL_GROW);
+  FileDescriptor other(dup(fd.get()));
+  absl::StatusOr<SharedMapping> leaver = SharedMapping::Map(std::move(fd), 8192);
+  const absl::StatusOr<SharedMapping> stayer = SharedMapping::Map(std::move(other), 8192);
+  ASSERT_TRUE(leaver.ok() && stayer.ok()) << leaver.status() << stayer.status();
+  std::byte& theirs = leaver->memory()[8191];
+  theirs = std::byte{17};
+  ASSERT_TRUE(leaver->MakePrivate().ok());
+  EXPECT_EQ(theirs, std::byte{0});
+  theirs = std::byte{18};
+  EXPECT_EQ(stayer->memory()[8191], std::byte{17});
+  EXPECT_TRUE(SharedMapping().MakePrivate().ok());
+}
+
 TEST(SharedMapping, WhatCouldShrinkUnderItIsRefused) {
   EXPECT_THAT(Refusal(Memory(4096, 0), 4096), HasSubstr("sealed"));
   EXPECT_THAT(Refusal(Memory(4096, F_SEAL_GROW), 4096), HasSubstr("sealed"));
