@@ -1,0 +1,199 @@
+// The attachment part of client/lib/perigee.h.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/lib/c_cluster.h"
+#include "client/lib/c_error.h"
+#include "client/lib/local_client.h"
+#include "client/lib/perigee.h"
+
+struct perigee_attachment {
+  std::unique_ptr<perigee::LocalClient> client;
+  int32_t intermediate = 0;
+  int32_t layers = 0;
+};
+
+namespace perigee {
+namespace {
+
+// A failure on the way to the worker: where that is the end of the attachment, all that the worker
+// has told about it.
+int TellLost(LocalClient& client, const absl::Status& status, perigee_error* error) {
+  if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) {
+    return TellStatus(status, error);
+  }
+  const absl::optional<LocalCompletion> end = client.End();
+  return end.has_value() ? TellCompletion(*end, error) : TellStatus(status, error);
+}
+
+int Submit(perigee_attachment* attachment, const LocalOperation& operation, uint64_t* command,
+           perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (command == nullptr) return TellNull("command", error);
+  const absl::StatusOr<uint64_t> submitted = attachment->client->Submit(operation);
+  if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
+  *command = *submitted;
+  return TellStatus(absl::OkStatus(), error);
+}
+
+perigee_memory MemoryOf(const perigee_attachment& attachment) {
+  const LocalClient& client = *attachment.client;
+  const Geometry& geometry = client.geometry();
+  static_assert(sizeof(BFloat16) == sizeof(uint16_t));
+  const auto bits = [](BFloat16* rows) { return reinterpret_cast<uint16_t*>(rows); };
+  perigee_memory memory{};
+  memory.rank = client.rank().value;
+  memory.ranks = geometry.ranks;
+  memory.tokens = geometry.tokens;
+  memory.hidden = client.hidden_size();
+  memory.topk = geometry.topk;
+  memory.experts = geometry.experts;
+  memory.slots = geometry.slots;
+  memory.token_padding = geometry.token_padding;
+  memory.intermediate = attachment.intermediate;
+  memory.layers = attachment.layers;
+  memory.generation = client.generation().value;
+  memory.rows = geometry.logical_rows();
+  memory.input_tokens = bits(client.hidden().data());
+  memory.input_routes = client.topk_experts().data();
+  memory.input_route_weights = client.route_weights().data();
+  memory.output_tokens = reinterpret_cast<const uint16_t*>(client.output().data());
+  memory.output_route_weights = client.gathered_weights().data();
+  memory.shard_rows = bits(client.rows().data());
+  memory.shard_route_weights = client.row_weights().data();
+  memory.plan_dst = client.plan().dst;
+  memory.plan_cu_seqlens = client.plan().cu_seqlens;
+  memory.plan_zero_fill_ranges = client.plan().zero_fill_ranges;
+  memory.plan_experts_to_copy = client.plan().experts_to_copy;
+  memory.plan_load = client.plan().load;
+  memory.plan_home_load = client.plan().home_load;
+  return memory;
+}
+
+absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
+                    perigee_attachment& attachment) {
+  const absl::StatusOr<v1::AttachTicket> ticket =
+      cluster.IssueAttachTicket(buffer, Generation(), rank);
+  if (!ticket.ok()) return ticket.status();
+  absl::StatusOr<std::unique_ptr<LocalClient>> client = LocalClient::Attach(*ticket);
+  if (!client.ok()) return client.status();
+  attachment.client = *std::move(client);
+  attachment.intermediate = ticket->shape().intermediate();
+  attachment.layers = ticket->shape().layers();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace perigee
+
+using perigee::LocalPlanId;
+using perigee::TellNull;
+using perigee::TellStatus;
+
+int perigee_attach(perigee_cluster* cluster, const char* buffer, int32_t rank,
+                   perigee_attachment** attachment, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (buffer == nullptr) return TellNull("buffer", error);
+  if (attachment == nullptr) return TellNull("attachment", error);
+  *attachment = nullptr;
+  auto made = std::make_unique<perigee_attachment>();
+  const absl::Status status =
+      perigee::Attach(*cluster->client, buffer, perigee::RankId(rank), *made);
+  if (status.ok()) *attachment = made.release();
+  return TellStatus(status, error);
+}
+
+int perigee_leave(perigee_attachment* attachment, perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  return TellStatus(attachment->client->Detach(), error);
+}
+
+void perigee_detach(perigee_attachment* attachment) { delete attachment; }
+
+int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
+                       perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (memory == nullptr) return TellNull("memory", error);
+  if (memory->struct_bytes < sizeof(perigee_memory)) {
+    return TellStatus(
+        absl::InvalidArgumentError(absl::StrCat("memory has struct_bytes ", memory->struct_bytes,
+                                                ", expected at least ", sizeof(perigee_memory))),
+        error);
+  }
+  const uint32_t struct_bytes = memory->struct_bytes;
+  *memory = perigee::MemoryOf(*attachment);
+  memory->struct_bytes = struct_bytes;
+  return TellStatus(absl::OkStatus(), error);
+}
+
+int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalEmpty{}, command, error);
+}
+
+int perigee_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                     int32_t use_weights, uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment,
+                         perigee::LocalDispatch{LocalPlanId(plan), token_count, use_weights != 0},
+                         command, error);
+}
+
+int perigee_dispatch_with_plan(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                               int32_t use_weights, uint64_t* command, perigee_error* error) {
+  return perigee::Submit(
+      attachment, perigee::LocalDispatchWithPlan{LocalPlanId(plan), token_count, use_weights != 0},
+      command, error);
+}
+
+int perigee_prefetch_weights(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                             uint64_t version, uint64_t* command, perigee_error* error) {
+  return perigee::Submit(
+      attachment, perigee::LocalPrefetchWeights{LocalPlanId(plan), layer, version}, command, error);
+}
+
+int perigee_run_experts(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                        uint64_t version, int32_t use_weights, uint64_t* command,
+                        perigee_error* error) {
+  return perigee::Submit(
+      attachment, perigee::LocalRunExperts{LocalPlanId(plan), layer, version, use_weights != 0},
+      command, error);
+}
+
+int perigee_combine(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
+                    uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalCombine{LocalPlanId(plan), use_weights != 0},
+                         command, error);
+}
+
+int perigee_barrier(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalBarrier{}, command, error);
+}
+
+int perigee_release_plan(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                         perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalReleasePlan{LocalPlanId(plan)}, command, error);
+}
+
+int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t source,
+                       uint64_t* command, perigee_error* error) {
+  return perigee::Submit(
+      attachment, perigee::LocalClonePlan{LocalPlanId(plan), LocalPlanId(source)}, command, error);
+}
+
+int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
+                 int64_t* duration_ns, perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  const absl::StatusOr<perigee::LocalCompletion> ended =
+      attachment->client->Wait(command, absl::Nanoseconds(timeout_ns));
+  if (ended.ok()) {
+    if (duration_ns != nullptr) *duration_ns = absl::ToInt64Nanoseconds(ended->duration);
+    return perigee::TellCompletion(*ended, error);
+  }
+  if (absl::IsDeadlineExceeded(ended.status())) {
+    return TellStatus(ended.status(), "UNDER_WAY", error);
+  }
+  if (absl::IsOutOfRange(ended.status())) {
+    return TellStatus(ended.status(), "UNKNOWN_COMMAND", error);
+  }
+  return perigee::TellLost(*attachment->client, ended.status(), error);
+}

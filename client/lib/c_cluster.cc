@@ -1,0 +1,148 @@
+#include "client/lib/c_cluster.h"
+
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/lib/c_error.h"
+#include "client/lib/perigee.h"
+#include "client/lib/rank_tensors.h"
+#include "proto/support/resource_name.h"
+
+namespace perigee {
+namespace {
+
+std::string TextOrEmpty(const char* text) { return text != nullptr ? text : ""; }
+
+absl::Status CheckSize(const char* what, uint32_t found_bytes, size_t expected_bytes) {
+  if (found_bytes >= expected_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " has struct_bytes ", found_bytes,
+                                                 ", expected at least ", expected_bytes));
+}
+
+absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
+  const absl::Status sized = CheckSize("shape", given.struct_bytes, sizeof(given));
+  if (!sized.ok()) return sized;
+  v1::BufferShape shape;
+  shape.set_tokens(given.tokens);
+  shape.set_hidden(given.hidden);
+  shape.set_topk(given.topk);
+  shape.set_experts(given.experts);
+  if (given.slots != -1) shape.set_slots(given.slots);
+  shape.set_token_padding(given.token_padding);
+  shape.set_intermediate(given.intermediate);
+  shape.set_layers(given.layers);
+  return shape;
+}
+
+TensorView Matrices(const uint16_t* data, int64_t experts, int64_t rows, int64_t columns) {
+  const TensorView view{v1::TENSOR_DTYPE_BFLOAT16, {experts, rows, columns}, {}};
+  const size_t bytes = static_cast<size_t>(TensorBytes(view.dtype, view.shape));
+  return {view.dtype, view.shape, {reinterpret_cast<const std::byte*>(data), bytes}};
+}
+
+absl::Status CheckWeights(const std::string& buffer, const v1::BufferShape& shape,
+                          const perigee_weights& given) {
+  absl::Status status = CheckSize("weights", given.struct_bytes, sizeof(given));
+  if (!status.ok()) return status;
+  if (shape.intermediate() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(buffer, " keeps no weights"));
+  }
+  if (given.experts != shape.experts() || given.hidden != shape.hidden() ||
+      given.intermediate != shape.intermediate()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights of E ", given.experts, ", H ", given.hidden, ", H' ", given.intermediate, "; ",
+        buffer, " has ", shape.experts(), ", ", shape.hidden(), ", ", shape.intermediate()));
+  }
+  if (given.gate != nullptr && given.up != nullptr && given.down != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("weights without gate, up or down: one is NULL");
+}
+
+absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer, uint64_t version,
+                         const perigee_weights& given) {
+  const absl::StatusOr<BufferNameParts> parts = ParseBufferName(name);
+  if (!parts.ok()) return parts.status();
+  const absl::StatusOr<v1::Buffer> buffer = client.GetBuffer(name);
+  if (!buffer.ok()) return buffer.status();
+  const absl::StatusOr<v1::Group> group = client.GetGroup(parts->group.group_name());
+  if (!group.ok()) return group.status();
+  if (group->state() != v1::Group::ACTIVE || buffer->state() != v1::Buffer::ACTIVE) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " is ", v1::Buffer::State_Name(buffer->state()), " in a group that is ",
+                     v1::Group::State_Name(group->state()), ", expected ACTIVE in ACTIVE"));
+  }
+  absl::Status status = CheckWeights(name, buffer->shape(), given);
+  if (!status.ok()) return status;
+  const LayerWeights weights{Matrices(given.gate, given.experts, given.hidden, given.intermediate),
+                             Matrices(given.up, given.experts, given.hidden, given.intermediate),
+                             Matrices(given.down, given.experts, given.intermediate, given.hidden)};
+  return RankTensors(*group, name, std::stop_token()).LoadLayer(layer, version, weights);
+}
+
+}  // namespace
+}  // namespace perigee
+
+using perigee::TellNull;
+using perigee::TellStatus;
+
+uint32_t perigee_api_version(void) { return PERIGEE_API_VERSION; }
+
+int perigee_connect(const char* address, perigee_cluster** cluster, perigee_error* error) {
+  if (address == nullptr) return TellNull("address", error);
+  if (cluster == nullptr) return TellNull("cluster", error);
+  *cluster = nullptr;
+  auto client = perigee::Client::Connect({.address = address});
+  if (!client.ok()) return TellStatus(client.status(), error);
+  *cluster = new perigee_cluster{*std::move(client)};
+  return TellStatus(absl::OkStatus(), error);
+}
+
+void perigee_disconnect(perigee_cluster* cluster) { delete cluster; }
+
+int perigee_create_group(perigee_cluster* cluster, const char* group_id, int32_t ranks,
+                         const char* backend, char* name, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (backend == nullptr) return TellNull("backend", error);
+  if (name == nullptr) return TellNull("name", error);
+  const auto group = cluster->client->CreateGroup(
+      {.group_id = perigee::TextOrEmpty(group_id), .ranks = ranks, .backend = backend});
+  if (group.ok()) perigee::CopyText(group->name(), name, PERIGEE_NAME_BYTES);
+  return TellStatus(group.status(), error);
+}
+
+int perigee_create_buffer(perigee_cluster* cluster, const char* group, const char* buffer_id,
+                          const perigee_buffer_shape* shape, char* name, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (group == nullptr) return TellNull("group", error);
+  if (shape == nullptr) return TellNull("shape", error);
+  if (name == nullptr) return TellNull("name", error);
+  const auto checked = perigee::ShapeOf(*shape);
+  if (!checked.ok()) return TellStatus(checked.status(), error);
+  const auto buffer = cluster->client->CreateBuffer(
+      group, {.buffer_id = perigee::TextOrEmpty(buffer_id), .shape = *checked});
+  if (buffer.ok()) perigee::CopyText(buffer->name(), name, PERIGEE_NAME_BYTES);
+  return TellStatus(buffer.status(), error);
+}
+
+int perigee_delete_group(perigee_cluster* cluster, const char* group, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (group == nullptr) return TellNull("group", error);
+  return TellStatus(cluster->client->DeleteGroup(group), error);
+}
+
+int perigee_delete_buffer(perigee_cluster* cluster, const char* buffer, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (buffer == nullptr) return TellNull("buffer", error);
+  return TellStatus(cluster->client->DeleteBuffer(buffer), error);
+}
+
+int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t layer,
+                         uint64_t version, const perigee_weights* weights, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (buffer == nullptr) return TellNull("buffer", error);
+  if (weights == nullptr) return TellNull("weights", error);
+  return TellStatus(perigee::LoadWeights(*cluster->client, buffer, layer, version, *weights),
+                    error);
+}

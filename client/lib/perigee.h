@@ -1,0 +1,223 @@
+// The C interface of Perigee's client library, libperigee.so: what a framework process on a
+// worker's machine needs to share memory with that worker and to run its operations. Plain C,
+// stable: what is here keeps its meaning and layout; later versions add functions, and fields at
+// the end of structs that carry their size.
+//
+//   cluster      a connection to the coordinator: makes groups and buffers, loads expert weights
+//   attachment   one process's way to one rank of a buffer. The tensors of an operation lie in
+//                shared memory, where perigee_memory says; a command starts the operation and
+//                takes about a microsecond, a wait ends with its outcome.
+//
+// Every function that can fail returns a code, PERIGEE_OK or another, and says more in `error`,
+// which may be NULL. A call with a NULL handle or output is PERIGEE_INVALID_ARGUMENT. Strings that
+// go in end with a zero; those that come out as well.
+//
+// Threads: a cluster may be used from any; an attachment from one at a time. A process that forks
+// uses neither in the child. Every call is bounded in time.
+#ifndef PERIGEE_CLIENT_LIB_PERIGEE_H_
+#define PERIGEE_CLIENT_LIB_PERIGEE_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Grows with every addition.
+#define PERIGEE_API_VERSION 1
+// That the library was built with.
+uint32_t perigee_api_version(void);
+
+// ---- Errors ----
+
+// The codes of gRPC.
+enum {
+  PERIGEE_OK = 0,
+  PERIGEE_CANCELLED = 1,
+  PERIGEE_UNKNOWN = 2,
+  PERIGEE_INVALID_ARGUMENT = 3,   // the request itself is wrong
+  PERIGEE_DEADLINE_EXCEEDED = 4,  // a wait was over, or a rank did not arrive in time
+  PERIGEE_NOT_FOUND = 5,
+  PERIGEE_ALREADY_EXISTS = 6,
+  PERIGEE_PERMISSION_DENIED = 7,
+  PERIGEE_RESOURCE_EXHAUSTED = 8,   // too little memory, or as many commands as there can be
+  PERIGEE_FAILED_PRECONDITION = 9,  // not in this state: another generation, a dead object
+  PERIGEE_ABORTED = 10,
+  PERIGEE_OUT_OF_RANGE = 11,
+  PERIGEE_UNIMPLEMENTED = 12,
+  PERIGEE_INTERNAL = 13,
+  PERIGEE_UNAVAILABLE = 14,  // a rank or the worker was lost, or nobody answers
+  PERIGEE_DATA_LOSS = 15,    // the shared memory holds what nobody writes
+  PERIGEE_UNAUTHENTICATED = 16
+};
+
+#define PERIGEE_MESSAGE_BYTES 1024
+#define PERIGEE_REASON_BYTES 24
+#define PERIGEE_NAME_BYTES 256
+
+// Ranks and sequences are -1 and 0 where none is meant.
+typedef struct perigee_error {
+  uint32_t struct_bytes;  // sizeof(perigee_error), by the caller; 0 is taken as version 1's
+  int32_t code;
+  uint64_t generation;                   // that the operation ran in
+  uint64_t sequence;                     // of the operation
+  uint64_t lost_ranks[2];                // bit r % 64 of word r / 64: the group lost rank r
+  int32_t rank;                          // that speaks
+  int32_t awaited_rank;                  // that was waited for
+  int32_t token;                         // of a route that cannot be
+  int32_t k;                             // likewise
+  char operation[PERIGEE_REASON_BYTES];  // dispatch, combine, ...; empty where none is meant
+  char reason[PERIGEE_REASON_BYTES];     // stable word: RANK_LOST, BAD_ROUTE, ...; may be empty
+  char message[PERIGEE_MESSAGE_BYTES];   // one line for people
+} perigee_error;
+
+// ---- Cluster ----
+
+typedef struct perigee_cluster perigee_cluster;
+
+// The letters are those of docs/planning.md.
+typedef struct perigee_buffer_shape {
+  uint32_t struct_bytes;  // sizeof(perigee_buffer_shape), by the caller
+  int32_t tokens;         // S, of one rank
+  int32_t hidden;         // H, a multiple of 8
+  int32_t topk;           // K
+  int32_t experts;        // E, a multiple of R
+  int32_t slots;          // B, prefetch slots of one rank; -1: E / R
+  int32_t token_padding;  // P; 0: 128
+  int32_t intermediate;   // H', a multiple of 8; 0: the buffer keeps no weights
+  int32_t layers;         // 0 exactly where H' is
+} perigee_buffer_shape;
+
+// address: HOST:PORT of the coordinator.
+int perigee_connect(const char* address, perigee_cluster** cluster, perigee_error* error);
+// NULL is fine.
+void perigee_disconnect(perigee_cluster* cluster);
+
+// Returns when the group is ACTIVE. group_id: NULL or "", or what its name is to end with. backend:
+// "host" or "cuda". name: of PERIGEE_NAME_BYTES, the full one on return.
+int perigee_create_group(perigee_cluster* cluster, const char* group_id, int32_t ranks,
+                         const char* backend, char* name, perigee_error* error);
+// Returns when the buffer is ACTIVE. name: as above.
+int perigee_create_buffer(perigee_cluster* cluster, const char* group, const char* buffer_id,
+                          const perigee_buffer_shape* shape, char* name, perigee_error* error);
+// Waits for the programs that run, then gives all its memory back.
+int perigee_delete_group(perigee_cluster* cluster, const char* group, perigee_error* error);
+int perigee_delete_buffer(perigee_cluster* cluster, const char* buffer, perigee_error* error);
+
+// One layer's experts, all of them; bf16, row-major.
+typedef struct perigee_weights {
+  uint32_t struct_bytes;  // sizeof(perigee_weights), by the caller
+  int32_t experts;        // E
+  int32_t hidden;         // H
+  int32_t intermediate;   // H'
+  const uint16_t* gate;   // [E, H, H']
+  const uint16_t* up;     // [E, H, H']
+  const uint16_t* down;   // [E, H', H]
+} perigee_weights;
+
+// Gives every rank its home experts' weights of one layer, and returns when they are there.
+// version: not 0; operations name it. INVALID_ARGUMENT: E, H or H' is not the buffer's.
+int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t layer,
+                         uint64_t version, const perigee_weights* weights, perigee_error* error);
+
+// ---- Attachment ----
+
+typedef struct perigee_attachment perigee_attachment;
+
+// What the process shares with its worker. All of it belongs to the attachment and is gone after
+// perigee_detach; until then it may be touched at any time, also after a failure.
+typedef struct perigee_memory {
+  uint32_t struct_bytes;  // sizeof(perigee_memory), by the caller
+  int32_t rank;
+  int32_t ranks;  // R
+  int32_t tokens;
+  int32_t hidden;
+  int32_t topk;
+  int32_t experts;
+  int32_t slots;
+  int32_t token_padding;
+  int32_t intermediate;
+  int32_t layers;
+  uint64_t generation;
+  int64_t rows;  // NvS
+
+  // Read by operations, from the command to its end.
+  uint16_t* input_tokens;      // [S, H] bf16
+  int32_t* input_routes;       // [S, K] experts, -1: masked
+  float* input_route_weights;  // [S, K]
+  // Written by combine.
+  const uint16_t* output_tokens;      // [S, H] bf16
+  const float* output_route_weights;  // [S, K]
+  // The shard: written by dispatch, then the process's own until the next operation on it.
+  uint16_t* shard_rows;        // [NvS, H] bf16
+  float* shard_route_weights;  // [NvS]
+  // The plan of the last dispatch that made one, as docs/planning.md has it.
+  const int32_t* plan_dst;               // [S, K]
+  const int32_t* plan_cu_seqlens;        // [E + B]
+  const int32_t* plan_zero_fill_ranges;  // [E + B, 2]
+  const int32_t* plan_experts_to_copy;   // [R, B]
+  const int32_t* plan_load;              // [R] rows that each rank computes
+  const int32_t* plan_home_load;         // [R]
+} perigee_memory;
+
+// Attaches to one rank of an ACTIVE buffer, whose worker runs on this machine. While any rank is
+// attached the group runs no programs. All ranks attach before the first collective operation.
+// FAILED_PRECONDITION: a program runs, or the rank is attached already.
+int perigee_attach(perigee_cluster* cluster, const char* buffer, int32_t rank,
+                   perigee_attachment** attachment, perigee_error* error);
+// Leaves in good order, and returns when the worker has let go; wait for what is under way before.
+// From here on the addresses of the memory hold zeroes and are this process's own; commands fail.
+// Once is enough.
+int perigee_leave(perigee_attachment* attachment, perigee_error* error);
+// Leaves if that has not been done, and gives the memory back. NULL is fine.
+void perigee_detach(perigee_attachment* attachment);
+
+int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
+                       perigee_error* error);
+
+// Commands. Each returns when it has been handed to the worker, `command` being its number, and
+// runs behind those before it. Collective ones are given in the same order on every rank.
+// RESOURCE_EXHAUSTED: 64 are under way. Plans are kept under numbers that the caller chooses, not
+// 0; they die with the attachment. What an operation does: docs/operations.md.
+
+// Does nothing.
+int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error);
+// Collective. The first token_count rows of the input; keeps the plan, replacing one of that
+// number. use_weights: whether route weights travel.
+int perigee_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                     int32_t use_weights, uint64_t* command, perigee_error* error);
+// Collective. By a plan made before; routes are not read.
+int perigee_dispatch_with_plan(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                               int32_t use_weights, uint64_t* command, perigee_error* error);
+// Collective.
+int perigee_prefetch_weights(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                             uint64_t version, uint64_t* command, perigee_error* error);
+// Over the rows in the shard. use_weights: scales each row by its route weight.
+int perigee_run_experts(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                        uint64_t version, int32_t use_weights, uint64_t* command,
+                        perigee_error* error);
+// Collective. Sums the rows in the shard into the output; use_weights: gathers the shard's route
+// weights, too. Changes the rows in the shard.
+int perigee_combine(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
+                    uint64_t* command, perigee_error* error);
+// Collective.
+int perigee_barrier(perigee_attachment* attachment, uint64_t* command, perigee_error* error);
+int perigee_release_plan(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                         perigee_error* error);
+// Keeps the plan of `source` under `plan`, too.
+int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t source,
+                       uint64_t* command, perigee_error* error);
+
+// Waits until a command has ended, and returns how: its failure is the call's. duration_ns, which
+// may be NULL: how long the worker took. DEADLINE_EXCEEDED with the reason UNDER_WAY: it has not
+// ended in timeout_ns. OUT_OF_RANGE with the reason UNKNOWN_COMMAND: nothing was handed over under
+// that number, or 64 commands have ended since. UNAVAILABLE: the worker has gone or has ended the
+// attachment; no command ends any more.
+int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
+                 int64_t* duration_ns, perigee_error* error);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // PERIGEE_CLIENT_LIB_PERIGEE_H_

@@ -1,0 +1,77 @@
+/* The C interface as a C program has it: its header is plain C, and the shared object holds what it
+ * declares. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/lib/perigee.h"
+
+static int failures = 0;
+
+static void expect(int holds, const char* what) {
+  if (holds) return;
+  fprintf(stderr, "FAILED: %s\n", what);
+  ++failures;
+}
+
+static perigee_error new_error(void) {
+  perigee_error error;
+  memset(&error, 0x5a, sizeof(error));
+  error.struct_bytes = sizeof(error);
+  return error;
+}
+
+static void refuses_null(void) {
+  perigee_error error = new_error();
+  perigee_cluster* cluster = NULL;
+  expect(perigee_connect(NULL, &cluster, &error) == PERIGEE_INVALID_ARGUMENT, "address NULL");
+  expect(strcmp(error.message, "address is NULL") == 0, error.message);
+  expect(perigee_connect("127.0.0.1:1", NULL, NULL) == PERIGEE_INVALID_ARGUMENT, "no error");
+  expect(perigee_delete_group(NULL, "g", &error) == PERIGEE_INVALID_ARGUMENT, "cluster NULL");
+  expect(strcmp(error.message, "cluster is NULL") == 0, error.message);
+  perigee_disconnect(NULL);
+}
+
+static void refuses_attachments_that_are_none(void) {
+  perigee_error error = new_error();
+  perigee_memory memory;
+  uint64_t command = 0;
+  const int codes[] = {
+      perigee_get_memory(NULL, &memory, &error),
+      perigee_leave(NULL, &error),
+      perigee_empty(NULL, &command, &error),
+      perigee_dispatch(NULL, 1, 0, 0, &command, &error),
+      perigee_dispatch_with_plan(NULL, 1, 0, 0, &command, &error),
+      perigee_prefetch_weights(NULL, 1, 0, 1, &command, &error),
+      perigee_run_experts(NULL, 1, 0, 1, 0, &command, &error),
+      perigee_combine(NULL, 1, 0, &command, &error),
+      perigee_barrier(NULL, &command, &error),
+      perigee_release_plan(NULL, 1, &command, &error),
+      perigee_clone_plan(NULL, 2, 1, &command, &error),
+      perigee_wait(NULL, 0, 0, NULL, &error),
+  };
+  for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); ++i) {
+    expect(codes[i] == PERIGEE_INVALID_ARGUMENT, "attachment NULL");
+  }
+  expect(strcmp(error.message, "attachment is NULL") == 0, error.message);
+  perigee_detach(NULL);
+}
+
+static void says_who_does_not_answer(void) {
+  perigee_error error = new_error();
+  perigee_cluster* cluster = NULL;
+  /* Nobody serves at port 1. */
+  const int code = perigee_connect("127.0.0.1:1", &cluster, &error);
+  expect(code == PERIGEE_UNAVAILABLE || code == PERIGEE_DEADLINE_EXCEEDED, "nobody answers");
+  expect(error.code == code, "the code is told");
+  expect(cluster == NULL, "no cluster");
+  expect(strstr(error.message, "127.0.0.1:1") != NULL, error.message);
+}
+
+int main(void) {
+  expect(perigee_api_version() == PERIGEE_API_VERSION, "version");
+  refuses_null();
+  refuses_attachments_that_are_none();
+  says_who_does_not_answer();
+  return failures == 0 ? 0 : 1;
+}
