@@ -21,6 +21,7 @@ packages=(
   protobuf-compiler
   protobuf-compiler-grpc
   python3 # the summary of the tests, and deploy/tools
+  python3-numpy # the Python client
   zlib1g-dev
   "$@"
 )

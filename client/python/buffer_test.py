@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""perigee.Buffer on a cluster of this machine, one process a rank. The seed is printed; PERIGEE_SEED=n
+runs that one again."""
+
+import gc
+import multiprocessing
+import os
+import random
+import unittest
+import warnings
+
+import numpy
+
+import perigee
+import python_cluster
+import rank_steps
+from rank_steps import INTERMEDIATE, RANKS, B, E, H, K, S
+
+SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
+
+
+def create_buffer(cluster, group):
+    return cluster.create_buffer(group, S=S, H=H, K=K, E=E, B=B, token_padding=8,
+                                 intermediate=INTERMEDIATE, layers=1)
+
+
+def run_ranks(address, buffer, *steps):
+    """The results of every rank's steps, [rank][step], each rank in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(RANKS) as pool:
+        return pool.starmap_async(rank_steps.run,
+                                  [(address, buffer, rank, SEED, steps) for rank in range(RANKS)],
+                                  chunksize=1).get(python_cluster.STEP_SECONDS)
+
+
+class BufferTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        print(f"PERIGEE_SEED={SEED}", flush=True)
+        cls.services = python_cluster.TestCluster(RANKS)
+        cls.addClassCleanup(cls.services.stop)
+        cls.cluster = perigee.Cluster(cls.services.address)
+        cls.addClassCleanup(cls.cluster.close)
+
+    def setUp(self):
+        self.group = self.cluster.create_group(RANKS)
+        self.addCleanup(self.cluster.delete_group, self.group)
+        self.buffer = create_buffer(self.cluster, self.group)
+
+    def run_ranks(self, *steps):
+        """The results of every rank's steps, [rank][step]."""
+        return run_ranks(self.services.address, self.buffer, *steps)
+
+    def check_counts(self, counts):
+        """Rows of each expert on all ranks together, against the routes."""
+        inputs = [rank_steps.Inputs(SEED, rank) for rank in range(RANKS)]
+        expected = sum(numpy.bincount(i.routes[i.routes >= 0], minlength=E) for i in inputs)
+        numpy.testing.assert_array_equal(numpy.sum(counts, axis=0), expected)
+
+    def test_rows_go_there_and_back(self):
+        results = self.run_ranks(("move_rows",), ("refuse_and_go_on",), ("refuse_arguments",))
+        self.check_counts([counts for counts, _, _ in results])
+        self.check_counts([counts for _, counts, _ in results])
+
+    def test_a_layer_is_what_its_experts_say(self):
+        drawn = numpy.random.default_rng(SEED)
+        weights = [perigee.to_bfloat16(drawn.standard_normal(shape) / 8)
+                   for shape in ((E, H, INTERMEDIATE), (E, H, INTERMEDIATE), (E, INTERMEDIATE, H))]
+        with self.assertRaisesRegex(perigee.PerigeeError, "weights of E 15"):
+            self.cluster.load_weights(self.buffer, 0, 3, *(w[:E - 1] for w in weights))
+        self.cluster.load_weights(self.buffer, 0, 3, *weights)
+        self.run_ranks(("run_layer", [perigee.from_bfloat16(w) for w in weights]))
+
+    def test_ranks_come_and_go(self):
+        self.run_ranks(("move_rows",), ("destroy",))
+        self.run_ranks(("move_rows",))
+
+    def test_who_is_attached_already_is_refused(self):
+        buffer = perigee.Buffer(self.cluster, self.buffer, 0)
+        with self.assertRaises(perigee.PerigeeError) as caught:
+            perigee.Buffer(self.cluster, self.buffer, 0)
+        self.assertEqual(caught.exception.code_name, "ALREADY_EXISTS")
+        self.assertEqual((buffer.S, buffer.H, buffer.K, buffer.E, buffer.B, buffer.R),
+                         (S, H, K, E, B, RANKS))
+        buffer.destroy()
+
+    def test_who_forgets_to_destroy_is_told_where_asked_for(self):
+        buffer = perigee.Buffer(self.cluster, self.buffer, 0, explicitly_destroy=True)
+        with self.assertWarnsRegex(ResourceWarning, "destroy.. was not called"):
+            del buffer
+            gc.collect()
+        buffer = perigee.Buffer(self.cluster, self.buffer, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            del buffer
+            gc.collect()
+
+
+class LossTest(unittest.TestCase):
+
+    def test_a_lost_rank_is_named_on_all(self):
+        with python_cluster.TestCluster(RANKS) as services:
+            with perigee.Cluster(services.address) as cluster:
+                buffer = create_buffer(cluster, cluster.create_group(RANKS))
+            lost = RANKS - 1
+            results = run_ranks(services.address, buffer,
+                                ("lose_rank", lost, services.worker_pids[lost]))
+            for rank, ((_, lost_ranks),) in enumerate(results):
+                if rank != lost:
+                    self.assertEqual(lost_ranks, [lost], f"rank {rank}: {results}")
+
+
+if __name__ == "__main__":
+    unittest.main()

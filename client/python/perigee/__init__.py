@@ -1,0 +1,12 @@
+"""Perigee's client for framework processes: expert-parallel operations on memory shared with the
+worker on this machine. Needs NumPy and libperigee.so (client/lib/perigee.h), which is looked for in
+PERIGEE_LIBRARY, beside this package, and where the dynamic linker looks."""
+
+from perigee._library import PerigeeError
+from perigee.bfloat16 import from_bfloat16, to_bfloat16
+from perigee.buffer import Buffer
+from perigee.cluster import Cluster
+from perigee.event import Event
+from perigee.plan import CommPlan
+
+__all__ = ["Buffer", "Cluster", "CommPlan", "Event", "PerigeeError", "from_bfloat16", "to_bfloat16"]

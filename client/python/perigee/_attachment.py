@@ -1,0 +1,52 @@
+"""One process's attachment to one rank of a buffer: its memory as NumPy arrays, and its commands."""
+
+import ctypes
+import math
+
+import numpy
+
+from perigee._library import LIBRARY, MemoryStruct, call
+
+
+class Attachment:
+    """Not thread-safe. Its addresses stay valid while any array over them lives."""
+
+    def __init__(self, cluster, buffer, rank):
+        self._handle = ctypes.c_void_p()
+        call("perigee_attach", cluster.handle, buffer.encode(), rank, ctypes.byref(self._handle))
+        self.memory = MemoryStruct(struct_bytes=ctypes.sizeof(MemoryStruct))
+        call("perigee_get_memory", self._handle, ctypes.byref(self.memory))
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            LIBRARY.perigee_detach(self._handle)
+
+    def leave(self):
+        """Ends the attachment, and waits for the worker to have let go."""
+        call("perigee_leave", self._handle)
+
+    def array(self, field, shape, writable=True):
+        """The array at a pointer of perigee_memory. It keeps the attachment's memory mapped."""
+        pointer = getattr(self.memory, field)
+        element = pointer._type_
+        count = math.prod(shape)
+        if count == 0:
+            return numpy.empty(shape, dtype=element)
+        storage = (element * count).from_address(ctypes.addressof(pointer.contents))
+        storage.owner = self
+        array = numpy.frombuffer(storage, dtype=element).reshape(shape)
+        array.flags.writeable = writable
+        return array
+
+    def submit(self, name, *arguments):
+        """Hands a command to the worker; its number."""
+        command = ctypes.c_uint64()
+        call(name, self._handle, *arguments, ctypes.byref(command))
+        return command.value
+
+    def wait(self, command, timeout):
+        """Waits for a command; how long the worker took for it, in seconds. timeout in seconds."""
+        duration = ctypes.c_int64()
+        nanoseconds = max(0, min(int(timeout * 1e9), 2**63 - 1))
+        call("perigee_wait", self._handle, command, nanoseconds, ctypes.byref(duration))
+        return duration.value * 1e-9

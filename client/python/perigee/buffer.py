@@ -1,0 +1,317 @@
+"""The operations of expert parallelism on one rank of a buffer."""
+
+import collections
+import contextlib
+import itertools
+import warnings
+
+import numpy
+
+from perigee._attachment import Attachment
+from perigee._library import PerigeeError
+from perigee.bfloat16 import bits_of
+from perigee.event import Event
+from perigee.plan import FIELDS, CommPlan
+
+# Of the 64 commands whose ends the worker keeps.
+_MOST_UNDER_WAY = 48
+
+
+class Buffer:
+    """Attaches this process to a rank of a buffer whose worker runs on this machine.
+
+    Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
+    tokens, H hidden size, K routes of a token, E experts, R ranks, B prefetch slots, NvS rows of the
+    shard. Every rank calls the collective operations (dispatch, prefetch_weight, combine, barrier) in
+    the same order. Operations run in the order of their calls. With async_finish=True a call returns
+    before its operation has ended, with an Event; else it returns after it, and PerigeeError says what
+    went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, cluster, name, rank, *, explicitly_destroy=False, timeout=60.0):
+        """cluster: may be closed afterwards. timeout: of a wait for an operation, in seconds; the
+        worker's own for other ranks are shorter. explicitly_destroy: a buffer that is forgotten is
+        warned of, instead of destroyed in silence."""
+        self.name = name
+        self._destroyed = True  # until there is something to destroy
+        self._explicitly_destroy = explicitly_destroy
+        self._timeout = timeout
+        self._attachment = Attachment(cluster, name, rank)
+        self._destroyed = False
+        self._under_way = collections.deque()
+        self._released = collections.deque()  # numbers of plans that nobody has any more
+        self._numbers = itertools.count(1)
+        self._map(self._attachment.memory)
+
+    def _map(self, memory):
+        self.rank, self.R, self.generation = memory.rank, memory.ranks, memory.generation
+        self.S, self.H, self.K = memory.tokens, memory.hidden, memory.topk
+        self.E, self.B, self.NvS = memory.experts, memory.slots, memory.rows
+        self.token_padding = memory.token_padding
+        array = self._attachment.array
+        self._input = array("input_tokens", (self.S, self.H))
+        self._routes = array("input_routes", (self.S, self.K))
+        self._route_weights = array("input_route_weights", (self.S, self.K))
+        self._output = array("output_tokens", (self.S, self.H), writable=False)
+        self._gathered = array("output_route_weights", (self.S, self.K), writable=False)
+        self._rows = array("shard_rows", (self.NvS, self.H))
+        self._row_weights = array("shard_route_weights", (self.NvS,))
+        groups = self.E + self.B
+        shapes = {"dst": (self.S * self.K,), "cu_seqlens": (groups,),
+                  "zero_fill_ranges": (groups, 2), "experts_to_copy": (self.R, self.B),
+                  "load": (self.R,), "home_load": (self.R,)}
+        self._plan = {name: array(f"plan_{name}", shapes[name], writable=False) for name in FIELDS}
+
+    # ---- Operations ----
+
+    def dispatch(self, hidden_sh, route_weights_sk=None, topk_experts_sk=None,
+                 tokens_per_expert=None, *, plan=None, zero_copy=False,
+                 router_weights_zero_copy=False, async_finish=False):
+        """Collective. Sends every token to its experts: hidden_sh [n, H], n <= S, route_weights_sk
+        [n, K] float32 or None, topk_experts_sk [n, K] int32 with -1 for masked routes.
+        tokens_per_expert is taken and not used: the worker counts. With `plan` it follows that one and
+        looks at no routes.
+
+        Returns (hidden_nvsh [NvS, H], route_weights_nvs [NvS] or None, cu_seqlens [E+B] or None with a
+        plan, plan), and an Event where async_finish. With zero_copy, and router_weights_zero_copy for
+        the weights, what is returned is the shard itself, which later operations overwrite."""
+        del tokens_per_expert
+        self._check_alive()
+        hidden = self._rows_of(hidden_sh, "hidden_sh", None, self.S)
+        count = hidden.shape[0]
+        weights = self._optional(route_weights_sk, "route_weights_sk", (count, self.K))
+        if plan is None:
+            routes = self._array(topk_experts_sk, "topk_experts_sk", numpy.int32, (count, self.K))
+        else:
+            number = plan.number_for(self)
+        copies_weights = weights is not None and not router_weights_zero_copy
+        writes = {"input", "rows"} | ({"plan"} if plan is None else set())
+        self._await_users(writes)
+        self._input[:count] = hidden
+        if weights is not None:
+            self._route_weights[:count] = weights
+        made = plan
+        if plan is None:
+            self._routes[:count] = routes
+            made = CommPlan(self, next(self._numbers))
+            number = made.number
+
+        rows = self._rows if zero_copy else numpy.empty_like(self._rows)
+        row_weights = self._row_weights if not copies_weights else numpy.empty_like(
+            self._row_weights)
+        cu_seqlens = numpy.empty_like(self._plan["cu_seqlens"]) if plan is None else None
+
+        def finish():
+            if not zero_copy:
+                rows[:] = self._rows
+            if copies_weights:
+                row_weights[:] = self._row_weights
+            if plan is None:
+                made.read(self._plan)
+                cu_seqlens[:] = self._plan["cu_seqlens"]
+
+        uses = {"input"} | (writes if not zero_copy or copies_weights else writes - {"rows"})
+        command = "perigee_dispatch" if plan is None else "perigee_dispatch_with_plan"
+        event = self._submit(uses, finish, command, number, count, int(weights is not None))
+        if plan is None:
+            made.made_by(event)
+        results = (rows, None if weights is None else row_weights, cu_seqlens, made)
+        return self._end(event, async_finish, results, results + (event,))
+
+    def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False):
+        """Collective. Brings the weights of this rank's remote experts into its slots. Weights live in
+        the workers (Cluster.load_weights). Returns None, or an Event where async_finish."""
+        self._check_alive()
+        event = self._submit(set(), None, "perigee_prefetch_weights", plan.number_for(self), layer,
+                             weights_version)
+        return self._end(event, async_finish, None, event)
+
+    def run_experts(self, plan, *, layer=0, weights_version=1, apply_route_weights=False,
+                    async_finish=False):
+        """Computes the experts on the rows in the shard, in place; with apply_route_weights each row
+        is scaled by its weight. Returns None, or an Event where async_finish."""
+        self._check_alive()
+        number = plan.number_for(self)
+        self._await_users({"rows"})
+        event = self._submit(set(), None, "perigee_run_experts", number, layer, weights_version,
+                             int(apply_route_weights))
+        return self._end(event, async_finish, None, event)
+
+    def combine(self, plan, hidden_nvsh, route_weights_nvs=None, *, zero_copy=False,
+                router_weights_zero_copy=False, async_finish=False):
+        """Collective. Sums the rows of every token: hidden_nvsh [NvS, H], route_weights_nvs [NvS] or
+        None. Returns (hidden_sh [S, H], route_weights_sk [S, K] or None, event), event None unless
+        async_finish. With zero_copy, and router_weights_zero_copy, what is given must be the shard's
+        own view, and is changed."""
+        self._check_alive()
+        number = plan.number_for(self)
+        rows = self._rows_of(hidden_nvsh, "hidden_nvsh", self.NvS, self.NvS)
+        weights = self._optional(route_weights_nvs, "route_weights_nvs", (self.NvS,))
+        staged = self._stage(rows, self._rows, zero_copy, "hidden_nvsh", "zero_copy")
+        if weights is not None:
+            staged |= self._stage(weights, self._row_weights, router_weights_zero_copy,
+                                  "route_weights_nvs", "router_weights_zero_copy")
+        # What still runs may read the shard or write it.
+        self._await_users({"rows", "output"} | ({"anything"} if staged else set()))
+        if not self._is_view(rows, self._rows):
+            self._rows[:] = rows
+        if weights is not None and not self._is_view(weights, self._row_weights):
+            self._row_weights[:] = weights
+        hidden_sh = numpy.empty_like(self._output)
+        weights_sk = None if weights is None else numpy.empty_like(self._gathered)
+
+        def finish():
+            hidden_sh[:] = self._output
+            if weights_sk is not None:
+                weights_sk[:] = self._gathered
+
+        event = self._submit({"output"}, finish, "perigee_combine", number,
+                             int(weights is not None))
+        return self._end(event, async_finish, (hidden_sh, weights_sk, None),
+                         (hidden_sh, weights_sk, event))
+
+    def barrier(self, *, async_finish=False):
+        """Collective. Waits for every rank."""
+        self._check_alive()
+        event = self._submit(set(), None, "perigee_barrier")
+        return self._end(event, async_finish, None, event)
+
+    # ---- Plans ----
+
+    def clone_plan(self, plan):
+        """CommPlan.clone."""
+        self._check_alive()
+        copy = CommPlan(self, next(self._numbers))
+        copy.read(plan.arrays())
+        self._submit(set(), None, "perigee_clone_plan", copy.number, plan.number_for(self)).wait()
+        return copy
+
+    def release_plan(self, number):
+        """CommPlan.release: from any thread, at any time; told to the worker with the next call."""
+        self._released.append(number)
+
+    # ---- Views and life ----
+
+    @property
+    def hidden_nvsh_buffer_view(self):
+        """[NvS, H] bf16: the shard's rows themselves."""
+        self._check_alive()
+        return self._rows
+
+    @property
+    def router_weight_buffer_view(self):
+        """[NvS] float32: the shard's route weights themselves."""
+        self._check_alive()
+        return self._row_weights
+
+    @property
+    def destroyed(self):
+        """Whether destroy() has been called; says nothing about operations."""
+        return self._destroyed
+
+    def destroy(self):
+        """Waits for what is under way, then leaves the buffer. Idempotent. Views hold zeros from then
+        on, and are this process's own. Other ranks are not waited for: the worker keeps the shard."""
+        if self._destroyed:
+            return
+        self._destroyed = True
+        try:
+            while self._under_way:
+                self._await_first()
+        finally:
+            self._under_way.clear()
+            self._attachment.leave()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.destroy()
+
+    def __del__(self):
+        if getattr(self, "_destroyed", True):
+            return
+        if self._explicitly_destroy:
+            warnings.warn(f"{self.name}, rank {self.rank}: destroy() was not called",
+                          ResourceWarning, stacklevel=2)
+        self._destroyed = True
+        with contextlib.suppress(PerigeeError):
+            self._attachment.leave()
+
+    # ---- Within ----
+
+    def _check_alive(self):
+        if self._destroyed:
+            raise ValueError(f"{self.name}, rank {self.rank}, has been destroyed")
+
+    def _submit(self, uses, finish, name, *arguments):
+        # Of a dispatch that failed there is no plan, and nobody to tell.
+        while self._released:
+            self._hand_over("perigee_release_plan", self._released.popleft(), quiet=True)
+        return self._hand_over(name, *arguments, uses=frozenset(uses), finish=finish)
+
+    def _hand_over(self, name, *arguments, **options):
+        while len(self._under_way) >= _MOST_UNDER_WAY:
+            self._await_first()
+        command = self._attachment.submit(name, *arguments)
+        event = Event(self._attachment, command, self._timeout, **options)
+        self._under_way.append(event)
+        return event
+
+    def _await_first(self):
+        """A failure that nobody has been told of yet is told here."""
+        event = self._under_way[0]
+        try:
+            if not event.told:
+                event.wait()
+        finally:
+            if event.over:
+                self._under_way.popleft()
+
+    def _await_users(self, writes):
+        """Waits until nothing is under way that uses what is about to be written, in order."""
+        while any("anything" in writes or event.uses & writes for event in self._under_way):
+            self._await_first()
+
+    def _end(self, event, async_finish, results, async_results):
+        if async_finish:
+            return async_results
+        while not event.over:
+            self._await_first()
+        event.wait()
+        return results
+
+    def _rows_of(self, array, what, least, most):
+        rows = bits_of(array, what)
+        if rows.ndim != 2 or rows.shape[1] != self.H or not (least or 0) <= rows.shape[0] <= most:
+            raise ValueError(f"{what} is {list(rows.shape)}, expected "
+                             f"[{most if least == most else f'0 to {most}'}, {self.H}]")
+        return rows
+
+    @staticmethod
+    def _array(array, what, dtype, shape):
+        if array is None:
+            raise ValueError(f"{what} is missing")
+        array = numpy.asarray(array)
+        if array.dtype != dtype or array.shape != shape:
+            raise ValueError(f"{what} is {array.dtype} {list(array.shape)}, expected "
+                             f"{numpy.dtype(dtype)} {list(shape)}")
+        return array
+
+    def _optional(self, array, what, shape):
+        return None if array is None else self._array(array, what, numpy.float32, shape)
+
+    @staticmethod
+    def _is_view(array, view):
+        return (array.__array_interface__["data"][0] == view.__array_interface__["data"][0] and
+                array.shape == view.shape and array.strides == view.strides)
+
+    def _stage(self, array, view, zero_copy, what, flag):
+        """Whether the array has to be copied into the shard."""
+        if self._is_view(array, view):
+            return False
+        if zero_copy:
+            raise ValueError(f"{what} is not the shard's own view, which {flag} takes")
+        return True

@@ -1,0 +1,53 @@
+"""What an operation that was not waited for leaves behind."""
+
+from perigee._library import PerigeeError
+
+UNDER_WAY = "UNDER_WAY"  # perigee_wait
+
+
+class Event:
+    """The end of one operation, and of those handed over before it on the same buffer. An array that
+    the operation returned holds its values from wait() on. Not thread-safe."""
+
+    def __init__(self, attachment, command, timeout, uses=frozenset(), finish=None,
+                 quiet=False):
+        self._attachment = attachment
+        self._command = command
+        self._timeout = timeout
+        self._finish = finish
+        self._error = None
+        self._quiet = quiet  # a failure is nobody's concern
+        self.over = False  # whether it is known to have ended, well or not
+        self.told = False  # wait() has raised its failure
+        self.uses = uses  # memory that nobody may write before this event is over
+        self.duration = None  # of the operation on the worker, in seconds, once it has ended well
+
+    def wait(self):
+        """Blocks until the operation has ended; PerigeeError where it failed, every time."""
+        if not self.over:
+            self._await(self._timeout)
+        if self._error is not None:
+            self.told = True
+            raise self._error
+
+    def done(self):
+        """Whether it has ended, well or not; never blocks."""
+        if not self.over:
+            try:
+                self._await(0)
+            except PerigeeError as error:
+                if error.reason != UNDER_WAY:
+                    raise
+        return self.over
+
+    def _await(self, timeout):
+        try:
+            self.duration = self._attachment.wait(self._command, timeout)
+            if self._finish is not None:
+                self._finish()
+        except PerigeeError as error:
+            if error.reason == UNDER_WAY:
+                raise
+            self._error = None if self._quiet else error
+        self.over = True
+        self._finish = None

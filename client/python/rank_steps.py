@@ -1,0 +1,262 @@
+"""What one rank's process does in buffer_test.py, and the inputs that every process can make for every
+rank. Failures are told by assertion errors."""
+
+import os
+import re
+import signal
+
+import numpy
+
+import perigee
+
+RANKS, S, H, K, E, B = 4, 24, 32, 3, 16, 2
+INTERMEDIATE = 16
+
+
+class Inputs:
+    """One rank's tokens. A token's first three numbers say whose it is, and all are small integers: so
+    that sums of K of them are exact."""
+
+    def __init__(self, seed, rank):
+        random = numpy.random.default_rng([seed, rank])
+        self.count = int(random.integers(1, S + 1))
+        self.values = random.integers(-8, 9, (self.count, H)).astype(numpy.float32)
+        self.values[:, 0] = rank
+        self.values[:, 1] = numpy.arange(self.count) % 16
+        self.values[:, 2] = numpy.arange(self.count) // 16
+        # The low experts are wanted more, so that there is something to balance.
+        wanted = (numpy.argsort(random.random((self.count, E)) + numpy.arange(E) / 8, axis=1))
+        self.routes = wanted[:, :K].astype(numpy.int32)
+        self.routes[random.random((self.count, K)) < 0.15] = -1
+        self.weights = random.random((self.count, K), dtype=numpy.float32)
+
+    @property
+    def hidden(self):
+        return perigee.to_bfloat16(self.values)
+
+    @property
+    def routes_of_token(self):
+        return (self.routes >= 0).sum(axis=1, dtype=numpy.int32)
+
+
+def _poison(array):
+    array.view(numpy.uint8).fill(0x7b)
+
+
+def _poison_all(buffer):
+    """The shard, so that what is not written shows."""
+    _poison(buffer.hidden_nvsh_buffer_view)
+    _poison(buffer.router_weight_buffer_view)
+
+
+def _check_rows(buffer, seed, rows, weights, cu_seqlens, plan):
+    """Every row is a token's that wants the group's expert; how many rows of each expert."""
+    inputs = [Inputs(seed, rank) for rank in range(buffer.R)]
+    values = perigee.from_bfloat16(rows)
+    padding = {int(first) + i for first, count in plan.zero_fill_ranges for i in range(count)}
+    counts = [0] * buffer.E
+    start = 0
+    for group, end in enumerate(cu_seqlens):
+        expert = group if group < buffer.E else plan.experts_to_copy[buffer.rank, group - buffer.E]
+        for row in range(start, end):
+            if row in padding:
+                assert not values[row].any() and weights[row] == 0, f"padding row {row}"
+                continue
+            source = inputs[int(values[row, 0])]
+            token = int(values[row, 1] + 16 * values[row, 2])
+            numpy.testing.assert_array_equal(values[row], source.values[token])
+            k = list(source.routes[token]).index(expert)
+            assert weights[row] == source.weights[token, k], f"weight of row {row}"
+            counts[expert] += 1
+        start = end
+    assert plan.load[buffer.rank] == sum(counts)
+    return counts
+
+
+def _check_sums(mine, hidden_sh, weights_sk):
+    """What comes back of rows that nobody has changed."""
+    expected = numpy.zeros((S, H), numpy.float32)
+    expected[:mine.count] = mine.values * mine.routes_of_token[:, None]
+    numpy.testing.assert_array_equal(perigee.from_bfloat16(hidden_sh), expected)
+    if weights_sk is None:
+        return
+    expected = numpy.zeros((S, K), numpy.float32)
+    expected[:mine.count] = numpy.where(mine.routes >= 0, mine.weights, 0)
+    numpy.testing.assert_array_equal(weights_sk, expected)
+
+
+def move_rows(buffer, seed):
+    """There and back: copies and in place, waited for and not, by a saved plan and its clone."""
+    mine = Inputs(seed, buffer.rank)
+    _poison_all(buffer)
+    rows, weights, cu_seqlens, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes)
+    counts = _check_rows(buffer, seed, rows, weights, cu_seqlens, plan)
+    kept = rows.copy()
+    _poison_all(buffer)  # what combine is given is not what lies there
+    hidden_sh, weights_sk, event = buffer.combine(plan, rows, weights)
+    assert event is None
+    _check_sums(mine, hidden_sh, weights_sk)
+
+    _poison_all(buffer)
+    rows, weights, cu_seqlens, second, dispatched = buffer.dispatch(
+        mine.hidden, mine.weights, mine.routes, async_finish=True)
+    again, weights_again, event = buffer.combine(
+        second, buffer.hidden_nvsh_buffer_view, buffer.router_weight_buffer_view, zero_copy=True,
+        router_weights_zero_copy=True, async_finish=True)
+    event.wait()
+    assert dispatched.done() and event.done() and event.duration > 0
+    used = cu_seqlens[-1]
+    numpy.testing.assert_array_equal(rows[:used], kept[:used])
+    for name, array in plan.arrays().items():
+        numpy.testing.assert_array_equal(getattr(second, name), array)
+    numpy.testing.assert_array_equal(again, hidden_sh)
+    numpy.testing.assert_array_equal(weights_again, weights_sk)
+
+    copy = plan.clone()
+    plan.release()
+    _poison_all(buffer)
+    view, none, no_seqlens, same = buffer.dispatch(mine.hidden, plan=copy, zero_copy=True)
+    assert none is None and no_seqlens is None and same is copy
+    assert view is buffer.hidden_nvsh_buffer_view
+    numpy.testing.assert_array_equal(view[:used], kept[:used])
+    back, none, _ = buffer.combine(copy, view, zero_copy=True)
+    assert none is None
+    _check_sums(mine, back, None)
+    return counts
+
+
+def _expert(values, gate, up, down):
+    rounded = lambda array: perigee.from_bfloat16(perigee.to_bfloat16(array))
+    x = values @ gate
+    hidden = rounded(x / (1 + numpy.exp(-x)) * (values @ up))
+    return hidden @ down
+
+
+def run_layer(buffer, seed, weights):
+    """A whole layer, against every token's experts one by one."""
+    mine = Inputs(seed, buffer.rank)
+    gate, up, down = weights
+    _, _, _, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes, zero_copy=True,
+                                    router_weights_zero_copy=True)
+    buffer.prefetch_weight(plan, weights_version=3, async_finish=True)
+    buffer.run_experts(plan, weights_version=3, apply_route_weights=True, async_finish=True)
+    hidden_sh, _, event = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True,
+                                         async_finish=True)
+    event.wait()
+    found = perigee.from_bfloat16(hidden_sh)
+    assert not found[mine.count:].any()
+    for token in range(mine.count):
+        expected = numpy.zeros(H, numpy.float32)
+        for expert, weight in zip(mine.routes[token], mine.weights[token]):
+            if expert >= 0:
+                expected += weight * _expert(mine.values[token], gate[expert], up[expert],
+                                             down[expert])
+        error = numpy.abs(found[token] - expected).max()
+        assert error <= 0.02 * max(1, numpy.abs(expected).max()), f"token {token}: off by {error}"
+
+
+def refuse_and_go_on(buffer, seed):
+    """A route that cannot be on one rank is every rank's error, and the next operation works."""
+    mine = Inputs(seed, buffer.rank)
+    routes = mine.routes.copy()
+    if buffer.rank == 1:
+        routes[0, 0] = E
+    try:
+        buffer.dispatch(mine.hidden, mine.weights, routes)
+        raise AssertionError("a route to expert E was taken")
+    except perigee.PerigeeError as error:
+        assert error.reason == "BAD_ROUTE", error.reason
+        assert error.code_name == "INVALID_ARGUMENT", error.code_name
+        assert error.operation == "dispatch" and error.generation == buffer.generation
+        assert "16" in error.message, error.message
+    # An event tells its operation's failure, every time.
+    results = buffer.dispatch(mine.hidden, mine.weights, routes, async_finish=True)
+    for _ in range(2):
+        try:
+            results[-1].wait()
+            raise AssertionError("the event is told of no failure")
+        except perigee.PerigeeError as error:
+            assert error.reason == "BAD_ROUTE", error.reason
+    return move_rows(buffer, seed)
+
+
+def refuse_arguments(buffer, seed):
+    """What cannot be is refused before anything is started: the other ranks need not know."""
+    mine = Inputs(seed, buffer.rank)
+    rows, weights, _, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes)
+    released = plan.clone()
+    released.release()
+    for kind, text, call in (
+        (TypeError, "hidden_sh is of float32", lambda: buffer.dispatch(mine.values)),
+        (ValueError, r"hidden_sh is \[1, 31\]", lambda: buffer.dispatch(rows[:1, :31])),
+        (ValueError, r"expected \[0 to 24, 32\]", lambda: buffer.dispatch(rows[:25])),
+        (ValueError, "topk_experts_sk is missing", lambda: buffer.dispatch(mine.hidden)),
+        (ValueError, "topk_experts_sk is int64",
+         lambda: buffer.dispatch(mine.hidden, None, mine.routes.astype(numpy.int64))),
+        (ValueError, "route_weights_sk is float64",
+         lambda: buffer.dispatch(mine.hidden, mine.weights.astype(float), mine.routes)),
+        (ValueError, "hidden_nvsh is not the shard's own view",
+         lambda: buffer.combine(plan, rows, zero_copy=True)),
+        (ValueError, "route_weights_nvs is not the shard's own view",
+         lambda: buffer.combine(plan, rows, weights, router_weights_zero_copy=True)),
+        (ValueError, "hidden_nvsh is", lambda: buffer.combine(plan, rows[1:])),
+        (ValueError, "the plan has been released", lambda: buffer.combine(released, rows)),
+    ):
+        _assert_raises(kind, text, call)
+    hidden_sh, weights_sk, _ = buffer.combine(plan, rows, weights)
+    _check_sums(mine, hidden_sh, weights_sk)
+
+
+def _assert_raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert re.search(text, str(error)), f"{error}: no {text}"
+        return
+    raise AssertionError(f"no {kind.__name__}: {text}")
+
+
+def destroy(buffer, seed):
+    """Afterwards it refuses, and what was seen of it can still be looked at."""
+    del seed
+    view = buffer.hidden_nvsh_buffer_view
+    view.fill(2)
+    assert not buffer.destroyed
+    buffer.destroy()
+    buffer.destroy()
+    assert buffer.destroyed
+    assert not view.any()
+    view.fill(1)
+    assert (view == 1).all()
+    _assert_raises(ValueError, "has been destroyed", buffer.barrier)
+    _assert_raises(ValueError, "has been destroyed", lambda: buffer.hidden_nvsh_buffer_view)
+
+
+def lose_rank(buffer, seed, lost, worker_pid):
+    """Where a rank's worker is killed, every rank's operation ends and says which rank was lost."""
+    del seed
+    buffer.barrier()
+    if buffer.rank == lost:
+        os.kill(worker_pid, signal.SIGKILL)
+    try:
+        while True:
+            buffer.barrier()
+    except perigee.PerigeeError as error:
+        told = error
+    assert told.code_name == "UNAVAILABLE", told
+    # Afterwards nothing is started any more, and destroy() goes through.
+    try:
+        buffer.barrier()
+        raise AssertionError("an operation after the loss")
+    except perigee.PerigeeError as error:
+        assert error.code_name in ("UNAVAILABLE", "FAILED_PRECONDITION"), error
+    buffer.destroy()
+    return told.reason, told.lost_ranks
+
+
+def run(address, name, rank, seed, steps):
+    """Attaches to the rank and takes the steps; their results."""
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, name, rank)
+    with buffer:
+        return [globals()[step](buffer, seed, *arguments) for step, *arguments in steps]
