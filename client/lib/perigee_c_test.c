@@ -1,10 +1,17 @@
-/* The C interface as a C program has it: its header is plain C, and the shared object holds what it
- * declares. */
+// The C interface as a C program has it: its header is plain C, and the shared object holds what it
+// declares.
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/lib/perigee.h"
+
+// A caller that was built with version 1 keeps working: nothing moves, structs only grow.
+_Static_assert(offsetof(perigee_error, message) == 104 && sizeof(perigee_error) >= 1128, "");
+_Static_assert(sizeof(perigee_buffer_shape) >= 36, "");
+_Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
+_Static_assert(offsetof(perigee_memory, input_tokens) == 64, "");
+_Static_assert(offsetof(perigee_memory, plan_home_load) == 160, "");
 
 static int failures = 0;
 
@@ -60,7 +67,7 @@ static void refuses_attachments_that_are_none(void) {
 static void says_who_does_not_answer(void) {
   perigee_error error = new_error();
   perigee_cluster* cluster = NULL;
-  /* Nobody serves at port 1. */
+  // Nobody serves at port 1.
   const int code = perigee_connect("127.0.0.1:1", &cluster, &error);
   expect(code == PERIGEE_UNAVAILABLE || code == PERIGEE_DEADLINE_EXCEEDED, "nobody answers");
   expect(error.code == code, "the code is told");
