@@ -102,6 +102,11 @@ absl::StatusOr<std::shared_ptr<const HostPlan>> HostDispatch(HostRank& rank, Seq
   status = rank.collective->Enter(rank.Descriptor(Operation::kDispatch),
                                   routes.bad_route ? kEntryBadRoute : 0);
   if (!status.ok()) return status;
+  // All ranks leave at a bad route, unless the word on it was written over.
+  if (routes.bad_route) {
+    return Damaged(rank, absl::InternalError("what this rank said about a bad route is gone: its "
+                                             "shard is damaged"));
+  }
 
   const absl::StatusOr<Planned> planned = MakePlan(rank, sequence, routes);
   if (!planned.ok()) return Damaged(rank, planned.status());

@@ -33,7 +33,7 @@ class AttachSecurityTest : public AttachTest {
       absl::StatusOr<UnixSocket> socket =
           UnixSocket::Connect(server_->path(), WaitLimit(kLong), /*peer_uid=*/0);
       if (!socket.ok()) return 3;
-      absl::StatusOr<SocketMessage> message = Ask(*socket, Request(kTicket));
+      absl::StatusOr<SocketMessage> message = TestClient::Ask(*socket, Request(kTicket));
       if (!message.ok()) return message.status().code() == expected ? 0 : 4;
       const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
       if (!reply.ok()) return 5;
@@ -106,7 +106,7 @@ TEST_F(AttachSecurityTest, AConnectionThatWasPassedOnPresentsNothing) {
   // The child has got this process's connection, and its ticket.
   EXPECT_EQ(
       InChild([&] {
-        absl::StatusOr<SocketMessage> message = Ask(*socket, Request(kTicket));
+        absl::StatusOr<SocketMessage> message = TestClient::Ask(*socket, Request(kTicket));
         if (!message.ok()) return 1;
         return message->descriptors.empty() && ParseAttachReply(message->bytes)->code != 0 ? 0 : 2;
       }),

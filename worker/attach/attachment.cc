@@ -175,8 +175,9 @@ absl::optional<AttachmentEnd> Attachment::Advance(absl::Duration now) {
 void Attachment::GiveBack() {
   if (thread_.joinable()) thread_.join();
   executor_->Clear();
-  buffer_->RemoveGuest();
   memory_.reset();
+  // Last: a session that finds no guest takes all of it to be given back.
+  buffer_->RemoveGuest();
 }
 
 v1::RankStatus Attachment::LeftOperation(uint64_t sequence) const {

@@ -15,31 +15,14 @@
 
 #include "gtest/gtest.h"
 #include "kernels/layout/abi.h"
-#include "proto/local/command_producer.h"
-#include "proto/local/shared_mapping.h"
 #include "proto/support/random.h"
 #include "tests/testing/fake_clock.h"
 #include "worker/attach/attach_server.h"
 #include "worker/testing/fake_backend.h"
 #include "worker/testing/scratch_directory.h"
+#include "worker/testing/test_client.h"
 
 namespace perigee {
-
-// A client's side of an attachment.
-struct TestClient {
-  UnixSocket socket;
-  SharedMapping page, arena, shard;
-  std::unique_ptr<CommandProducer> commands;
-
-  absl::Status Detach() {
-    return socket.Send(ToBytes(DetachMessage()), {}, WaitLimit(absl::Seconds(20)));
-  }
-  absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation) {
-    const absl::StatusOr<uint64_t> position = commands->Submit(operation);
-    if (!position.ok()) return position.status();
-    return commands->Wait(*position, absl::Seconds(20));
-  }
-};
 
 class AttachTest : public ::testing::Test {
  protected:
@@ -124,27 +107,8 @@ class AttachTest : public ::testing::Test {
     request.ticket = ticket;
     return request;
   }
-  static absl::StatusOr<SocketMessage> Ask(UnixSocket& socket, const AttachRequest& request) {
-    absl::Status status = socket.Send(ToBytes(request), {}, WaitLimit(kLong));
-    if (!status.ok()) return status;
-    return socket.Receive(sizeof(AttachReply), kAttachParts, WaitLimit(kLong));
-  }
   absl::StatusOr<TestClient> Attach(const AttachRequest& request) {
-    absl::StatusOr<UnixSocket> socket = UnixSocket::Connect(server_->path(), WaitLimit(kLong));
-    if (!socket.ok()) return socket.status();
-    absl::StatusOr<SocketMessage> message = Ask(*socket, request);
-    if (!message.ok()) return message.status();
-    const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
-    if (!reply.ok()) return reply.status();
-    if (reply->code != 0) return absl::PermissionDeniedError("refused");
-    TestClient client{*std::move(socket), {}, {}, {}, nullptr};
-    SharedMapping* const parts[] = {&client.page, &client.arena, &client.shard};
-    for (size_t i = 0; i < kAttachParts; ++i) {
-      *parts[i] = *SharedMapping::Map(std::move(message->descriptors[i]), reply->size_bytes[i]);
-    }
-    client.commands = std::make_unique<CommandProducer>(**OpenCommandPage(client.page.memory()),
-                                                        RealClock(), CommandProducerOptions());
-    return client;
+    return TestClient::Attach(server_->path(), request);
   }
   // Refused without a word, and without a descriptor.
   void ExpectRefused(const AttachRequest& request) {
