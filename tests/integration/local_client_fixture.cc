@@ -109,10 +109,13 @@ std::unique_ptr<Process> LocalClientTest::AttachProcess(int rank, bool in_barrie
   auto process = std::make_unique<Process>(argv, std::vector<std::string>());
   EXPECT_TRUE(process->AwaitOut("attached", kStepTimeout).has_value()) << process->err();
   // The worker refuses calls while it runs an operation of its client.
-  while (in_barrier && !::testing::Test::HasFailure()) {
-    const absl::Status busy = tensors_->Read(RankId(rank), "none").status();
-    if (absl::StrContains(busy.message(), "an operation of a local client is running")) break;
+  const absl::Time until = absl::Now() + kStepTimeout;
+  absl::Status busy;
+  const char* const wanted = "an operation of a local client is running";
+  while (in_barrier && !absl::StrContains(busy.message(), wanted) && absl::Now() < until) {
+    busy = tensors_->Read(RankId(rank), "none").status();
   }
+  EXPECT_EQ(absl::StrContains(busy.message(), wanted), in_barrier) << busy;
   return process;
 }
 

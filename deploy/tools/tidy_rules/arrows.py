@@ -66,7 +66,7 @@ _POLICY_FOREIGN = re.compile(
 NVCC_FOLDERS = ["kernels/common", "kernels/layout", "kernels/algo"]
 # Logic that a test or a simulation runs with no transport.
 NO_GRPC_FOLDERS = ["server/topology", "server/groups", "server/publication", "worker/ops",
-                   "worker/session", "kernels", "proto/local"]
+                   "worker/session", "worker/attach", "kernels", "proto/local"]
 # Decisions: a snapshot in, an action out. No lock, clock, socket, CUDA or transport. A folder
 # stands for all its files, tests excepted.
 POLICY_PATHS = [
@@ -80,6 +80,8 @@ POLICY_PATHS = [
     "server/publication",
     "worker/memory/ticket_book.h",
     "worker/memory/ticket_book.cc",
+    "worker/attach/attach_ticket_book.h",
+    "worker/attach/attach_ticket_book.cc",
     "client/cli/cluster/restart_policy.h",
     "client/cli/cluster/restart_policy.cc",
 ]
