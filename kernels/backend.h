@@ -141,9 +141,12 @@ struct DataPathOptions {
   // SMs of kernels that stay in this rank's memory (expansion, local sum). They wait for nobody, so
   // they are not reserved. 0: all that the backend may use.
   int32_t local_sms = 0;
-  // Where local_sms exceeds sms: this rank's own rows are written by a kernel of the SMs between,
-  // beside the one that sends, instead of by that one. Off until it has been measured.
-  bool own_rows_beside = false;
+  // Where local_sms exceeds sms: what a dispatch writes and a combine sums within this rank is done
+  // by a kernel of the SMs between, beside the one that reaches peers, instead of by or ahead of
+  // that.
+  bool own_rows_beside = true;
+  // Of a combine, that is, where a buffer has so many tokens: fewer do not occupy such a kernel.
+  int32_t sums_beside_from_tokens = 1024;
   bool programmatic_launch = true;    // programmatic dependent launch within an operation
   bool high_priority_stream = false;  // the stream's kernels go before others' on the device
 };

@@ -15,7 +15,11 @@ inline constexpr int32_t kNoRoute = -2;
 // The place of a route among its expert's in this block, by a stable counting sort: one warp works
 // through its run of tokens; `counts` [E] is what earlier routes have taken.
 __device__ inline int32_t TakePlace(int32_t expert, int32_t* counts) {
-  const uint32_t same = __match_any_sync(0xffffffffu, expert);
+  uint32_t same = 0;
+#pragma unroll
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if (__shfl_sync(0xffffffffu, expert, lane) == expert) same |= 1u << lane;
+  }
   const int32_t before = __popc(same & ((1u << LaneId()) - 1));
   const int32_t base = expert >= 0 ? counts[expert] : 0;
   __syncwarp();  // all have read before one writes
@@ -32,23 +36,34 @@ struct RowPlace {
 
 // The row of an expert's route with global index g: the routes are dealt to ranks in ascending
 // order, alloc of them to each.
-__device__ inline RowPlace PlaceOfRoute(const PathView& path, const PlanningMemory& memory,
+__device__ inline RowPlace PlaceOfRoute(const PathView& path, const GroupTables& tables,
                                         int32_t expert, int32_t g) {
-  const int32_t ranks = path.geometry.ranks;
-  const int32_t* alloc = memory.alloc + int64_t{expert} * ranks;
-  int32_t rank = 0;
-  while (rank < ranks - 1 && g >= alloc[rank]) g -= alloc[rank++];
-  return {rank, memory.group_start[int64_t{rank} * path.geometry.experts + expert] + g};
+  const int32_t experts = path.geometry.experts;
+  int32_t rank = tables.whole_at[expert];
+  if (rank < 0) {
+    const int32_t* alloc = tables.alloc + expert;
+    for (rank = 0; rank < path.geometry.ranks - 1 && g >= *alloc; ++rank) {
+      g -= *alloc;
+      alloc += experts;
+    }
+  }
+  return {rank, tables.group_start[int64_t{rank} * experts + expert] + g};
 }
 
-// Step 8 for a lane that has one of a token's routes: the encoded destination.
-__device__ inline int32_t EncodeRoute(const PathView& path, int32_t token_of_warp, bool goes,
+// Step 8 for a lane that has one of a token's routes, the token's first lane being `first_lane`:
+// the encoded destination. All lanes.
+__device__ inline int32_t EncodeRoute(const PathView& path, int32_t first_lane, bool goes,
                                       const RowPlace& place) {
-  const uint32_t key = goes ? token_of_warp * kControlPeers + place.rank : 0x80000000u + LaneId();
-  const uint32_t same = __match_any_sync(0xffffffffu, key);
+  const int32_t rank = goes ? place.rank : -1;
+  bool is_primary = true;
+  for (int32_t k = 0; k < path.geometry.topk; ++k) {
+    const int32_t lane = first_lane + k;
+    const int32_t other = __shfl_sync(0xffffffffu, rank, lane % kWarp);
+    if (lane < LaneId() && other == rank) is_primary = false;
+  }
   if (!goes) return kMaskedRoute;
   const int32_t raw = place.rank * path.logical_rows + place.row;
-  return __ffs(same) - 1 == LaneId() ? raw : EncodeDuplicate(raw);
+  return is_primary ? raw : EncodeDuplicate(raw);
 }
 
 // All routes of this block's tokens; those of tokens past the count are masked by whichever block.
@@ -72,8 +87,9 @@ __device__ inline void AssignRoutes(const PathView& path, const PlanningArgument
       next = expert_at(first + step);
       const int32_t place = TakePlace(expert, counts);
       RowPlace row;
-      if (expert >= 0) row = PlaceOfRoute(path, memory, expert, memory.earlier[expert] + place);
-      const int32_t dst = EncodeRoute(path, lane / topk, expert >= 0, row);
+      if (expert >= 0)
+        row = PlaceOfRoute(path, memory.tables, expert, memory.earlier[expert] + place);
+      const int32_t dst = EncodeRoute(path, lane / topk * topk, expert >= 0, row);
       if (expert != kNoRoute) arguments.plan.dst[int64_t{first} * topk + lane] = dst;
     }
   }

@@ -18,128 +18,204 @@
 
 namespace perigee {
 
-// What becomes of one group of duplicates. Those of this rank's own tokens are summed with the
-// token, without a trip through memory.
-__device__ inline RowSum SumOfGroup(const PathView& path, const PlanView& plan, int32_t used,
-                                    int64_t i) {
-  BFloat16* rows = path.shards[path.rank].rows;
-  const DeviceDuplicateGroup group = plan.duplicate_groups[i];
-  if (group.expanded()) return {};
-  int32_t row = group.primary_row;
-  if (LaneId() > 0 && LaneId() <= group.count()) {
-    row = plan.duplicate_rows[group.start + LaneId() - 1];
-  }
-  // A list that was found malformed has broken the path, but after other blocks looked at it.
-  if (row < 0 || row >= used) row = group.primary_row;
-  RowSum sum;
-  sum.row = RowAt(rows, row, path.hidden);
-  sum.count = group.count() + 1;
-  sum.out = RowAt(rows, group.primary_row, path.hidden);
-  return sum;
-}
+// Duplicates in this rank's shard, a group a sum.
+struct GroupSums {
+  static constexpr bool kInParts = true;
+  using FirstLook = DeviceDuplicateGroup;
+  using SecondLook = int32_t;  // this lane's row
 
-__device__ inline void GatherWeight(const PathView& path, const GatherArguments& arguments,
-                                    int64_t route) {
-  const int32_t dst = arguments.plan.dst[route];
-  float weight = 0.0f;
-  if (!IsMasked(dst)) {
-    const int32_t raw = DecodeRow(dst);
-    const ShardView& shard = path.shards[RankOf(raw, path.logical_rows)];
-    weight = shard.row_weights[LocalRow(raw, path.logical_rows)];
-  }
-  arguments.route_weights[route] = weight;
-}
+  const PathView& path;
+  const PlanView& plan;
+  bool leaves_own;  // those of this rank's own tokens
+  int32_t used;
 
-// The row of lane k's route of a token, where this rank reads it: every primary, and the duplicates
-// on this rank itself. `own` is set where it lies here.
-__device__ inline const void* RowOfRoute(const PathView& path, const GatherArguments& arguments,
-                                         int64_t token, bool* is_primary, bool* own) {
-  *is_primary = *own = false;
-  if (LaneId() >= path.geometry.topk) return nullptr;
-  const int32_t dst = arguments.plan.dst[token * path.geometry.topk + LaneId()];
-  if (IsMasked(dst)) return nullptr;
-  const int32_t raw = DecodeRow(dst);
-  const int32_t rank = RankOf(raw, path.logical_rows);
-  *is_primary = IsPrimary(dst);
-  *own = rank == path.rank;
-  if (!*is_primary && !*own) return nullptr;
-  return RowAt(path.shards[rank].rows, LocalRow(raw, path.logical_rows), path.hidden);
-}
-
-// What becomes of one token: primaries in order of k, its rows on this rank summed first.
-__device__ inline RowSum SumOfToken(const PathView& path, const GatherArguments& arguments,
-                                    int64_t token) {
-  const int32_t lane = LaneId();
-  bool is_primary = false;
-  bool own = false;
-  const void* row = RowOfRoute(path, arguments, token, &is_primary, &own);
-  if (arguments.route_weights != nullptr && lane < path.geometry.topk) {
-    GatherWeight(path, arguments, token * path.geometry.topk + lane);
+  __device__ FirstLook First(int32_t i) const { return plan.duplicate_groups[i]; }
+  __device__ SecondLook Second(const DeviceDuplicateGroup& group) const {
+    if (LaneId() == 0 || LaneId() > group.count()) return group.primary_row;
+    return plan.duplicate_rows[group.start + LaneId() - 1];
   }
-  const uint32_t primaries = __ballot_sync(0xffffffffu, is_primary);
-  const uint32_t duplicates = __ballot_sync(0xffffffffu, own && !is_primary);
-  const uint32_t own_primary = __ballot_sync(0xffffffffu, own && is_primary);
-  // Primaries before this lane's or, of a duplicate, up to its own.
-  const uint32_t lower = (1u << lane) - 1;
-  const uint32_t before = is_primary ? lower : own_primary | (own_primary - 1);
-  int32_t place = __popc(primaries & before);
-  if (is_primary && (own_primary & lower) != 0) place += __popc(duplicates);
-  if (!is_primary) place += __popc(duplicates & lower);
-  // Moves the rows to the first lanes, in this order.
+  __device__ RowSum SumOf(int32_t, const DeviceDuplicateGroup& group, int32_t row) const {
+    if (leaves_own && group.is_own()) return {};
+    BFloat16* rows = path.shards[path.rank].rows;
+    // A list that was found malformed has broken the path, but after other blocks looked at it.
+    if (row < 0 || row >= used) row = group.primary_row;
+    RowSum sum;
+    sum.row = RowAt(rows, row, path.hidden);
+    sum.count = group.count() + 1;
+    sum.out = RowAt(rows, group.primary_row, path.hidden);
+    return sum;
+  }
+};
+
+// The lanes' rows, of those in `wanted`, to the first lanes. `row` is this lane's.
+__device__ inline const void* ToFirstLanes(uint32_t wanted, const void* row) {
   int from = 0;
-  for (uint32_t left = primaries | duplicates; left != 0; left &= left - 1) {
-    const int source = __ffs(left) - 1;
-    if (__shfl_sync(0xffffffffu, place, source) == lane) from = source;
+  int place = 0;
+  for (uint32_t left = wanted; left != 0; left &= left - 1, ++place) {
+    if (place == LaneId()) from = __ffs(left) - 1;
   }
-  const auto packed = __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(row), from);
-  RowSum sum;
-  sum.row = reinterpret_cast<const void*>(packed);
-  sum.count = __popc(primaries | duplicates);
-  if (duplicates != 0) {
-    sum.inner_begin = __popc(primaries & (own_primary - 1));
-    sum.inner_end = sum.inner_begin + 1 + __popc(duplicates);
-  }
-  sum.out = RowAt(arguments.hidden, token, path.hidden);
-  return sum;
+  return reinterpret_cast<const void*>(
+      __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(row), from));
 }
+
+// This lane's route of a token: its encoded destination.
+__device__ inline int32_t RouteOf(const PathView& path, const PlanView& plan, int32_t token) {
+  const int32_t topk = path.geometry.topk;
+  return LaneId() < topk ? plan.dst[int64_t{token} * topk + LaneId()] : kMaskedRoute;
+}
+
+// The same as GroupSums for this rank's own tokens, in their order, which is that of TokenSums.
+struct OwnSums {
+  static constexpr bool kInParts = false;
+  using FirstLook = int32_t;  // RouteOf
+  struct SecondLook {};
+
+  const PathView& path;
+  const PlanView& plan;
+  uint64_t sequence;
+
+  __device__ FirstLook First(int32_t token) const { return RouteOf(path, plan, token); }
+  __device__ SecondLook Second(int32_t) const { return {}; }
+  __device__ RowSum SumOf(int32_t token, int32_t dst, SecondLook) const {
+    const int32_t raw = IsMasked(dst) ? 0 : DecodeRow(dst);
+    const bool own = !IsMasked(dst) && RankOf(raw, path.logical_rows) == path.rank;
+    const uint32_t owns = __ballot_sync(0xffffffffu, own);
+    if (__popc(owns) < 2) return {};
+    BFloat16* rows = path.shards[path.rank].rows;
+    BFloat16* row = RowAt(rows, own ? LocalRow(raw, path.logical_rows) : 0, path.hidden);
+    RowSum sum;
+    sum.row = ToFirstLanes(owns, row);
+    sum.count = __popc(owns);
+    // The primary is the first in order of k.
+    sum.out = reinterpret_cast<void*>(
+        __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(row), __ffs(owns) - 1));
+    sum.done = &path.own_sums[token];
+    sum.mark = sequence;
+    return sum;
+  }
+};
+
+// A token's primary rows, wherever they are, in order of k.
+struct TokenSums {
+  static constexpr bool kInParts = true;
+  using FirstLook = int32_t;           // RouteOf
+  using SecondLook = const BFloat16*;  // the rows of the rank that has it
+
+  const PathView& path;
+  const GatherArguments& arguments;
+  uint64_t sequence;
+
+  __device__ FirstLook First(int32_t token) const { return RouteOf(path, arguments.plan, token); }
+  __device__ SecondLook Second(int32_t dst) const {
+    return IsMasked(dst) ? nullptr : path.shards[RankOf(DecodeRow(dst), path.logical_rows)].rows;
+  }
+  __device__ void GatherWeight(int64_t route, int32_t dst) const {
+    float weight = 0.0f;
+    if (!IsMasked(dst)) {
+      const int32_t raw = DecodeRow(dst);
+      const ShardView& shard = path.shards[RankOf(raw, path.logical_rows)];
+      weight = shard.row_weights[LocalRow(raw, path.logical_rows)];
+    }
+    arguments.route_weights[route] = weight;
+  }
+  // Until the kernel beside this one, which waits for nobody, has summed the token's rows here.
+  __device__ void AwaitOwnSum(int32_t token) const {
+    while (LoadAcquireOnDevice(&path.own_sums[token]) != sequence) {
+    }
+    FenceBeforeBulk();
+  }
+  __device__ RowSum SumOf(int32_t token, int32_t dst, const BFloat16* rows) const {
+    const int32_t topk = path.geometry.topk;
+    if (arguments.route_weights != nullptr && LaneId() < topk) {
+      GatherWeight(int64_t{token} * topk + LaneId(), dst);
+    }
+    const bool goes = !IsMasked(dst);
+    const int32_t raw = goes ? DecodeRow(dst) : 0;
+    if (arguments.own_beside) {
+      const bool own = goes && RankOf(raw, path.logical_rows) == path.rank;
+      if (__popc(__ballot_sync(0xffffffffu, own)) > 1) AwaitOwnSum(token);
+    }
+    const void* row = RowAt(rows, LocalRow(raw, path.logical_rows), path.hidden);
+    const uint32_t primaries = __ballot_sync(0xffffffffu, goes && IsPrimary(dst));
+    RowSum sum;
+    sum.row = ToFirstLanes(primaries, row);
+    sum.count = __popc(primaries);
+    sum.out = RowAt(arguments.hidden, token, path.hidden);
+    return sum;
+  }
+};
 
 // A group of duplicates at a time.
-__global__ void __launch_bounds__(SummerShape::kThreads, 1)
-    SumDuplicatesKernel(PathView path, PlanView plan) {
-  extern __shared__ uint4 shared[];
-  if (Stopped(path)) return;
+__device__ inline void SumGroups(const PathView& path, const PlanView& plan, bool leaves_own,
+                                 RowSummer& summer) {
   const int32_t used = UsedRows(plan, path.geometry);
+  const int32_t groups = plan.counts->duplicate_groups;
+  summer.Sum(&path.grid->next[kLocalSumQueue], groups, GroupSums{path, plan, leaves_own, used});
+}
+
+__global__ void __launch_bounds__(SummerShape::kThreads, 1)
+    SumDuplicatesKernel(PathView path, PlanView plan, bool leaves_own) {
+  extern __shared__ __align__(kSharedAlignment) uint4 shared[];
+  AwaitKernelAhead();
+  if (Stopped(path)) return;
+  if (blockIdx.x == 0 && threadIdx.x == 0) path.grid->next_own = 0;  // of the kernel behind
   RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
-  const RowTickets tickets(&path.grid->next[kLocalSumQueue], plan.counts->duplicate_groups,
-                           path.row_bytes());
-  summer.Sum(tickets, [&](int64_t i) { return SumOfGroup(path, plan, used, i); });
+  SumGroups(path, plan, leaves_own, summer);
+}
+
+// Beside a combine, which begins when all blocks of this kernel run.
+__global__ void __launch_bounds__(SummerShape::kThreads, 1)
+    SumOwnKernel(PathView path, OperationMark mark, PlanView plan) {
+  extern __shared__ __align__(kSharedAlignment) uint4 shared[];
+  AwaitKernelAhead();
+  if (Stopped(path)) return;
+  LaunchDependents();
+  RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
+  summer.Sum(&path.grid->next_own, path.geometry.tokens, OwnSums{path, plan, mark.sequence});
 }
 
 // GridWords::verdicts of a combine.
 enum : int { kCombineNotEntered = 0 };
 
+// All but the kernel's first and last waits for others in the stream.
+__device__ inline void Combine(const PathView& path, const OperationMark& mark,
+                               const EntryArguments& entry, const GatherArguments& arguments,
+                               BarrierSite site, std::byte* shared) {
+  GridBarrier grid(path, mark);
+  RowSummer summer(shared, path.row_bytes());
+  bool ready = true;
+  if (arguments.sums_groups) {
+    // Alike for all blocks: none changes it before all have come to the barrier.
+    if (!Stopped(path)) SumGroups(path, arguments.plan, false, summer);
+    ready = grid.Sync();
+  }
+  // Orders: every rank's staging and local sums in its shard before the reads of it below.
+  if (blockIdx.x == 0 && !(ready && Enter(path, mark, entry, site)) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kCombineNotEntered);
+  }
+  if (!ready || !grid.Sync() || Verdict(path.grid, kCombineNotEntered)) return grid.Leave();
+  FenceBeforeBulk();
+  summer.Sum(&path.grid->next[kTokenSumQueue], path.geometry.tokens,
+             TokenSums{path, arguments, mark.sequence});
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  // Orders: the reads above before whatever any rank writes to its shard next.
+  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
+  LaunchDependents();
+  grid.Leave();
+}
+
 // A token at a time, all S of them: those past the plan's token count have no rows.
 __global__ void __launch_bounds__(SummerShape::kThreads, 1)
     CombineKernel(PathView path, OperationMark mark, EntryArguments entry,
                   GatherArguments arguments) {
-  extern __shared__ uint4 shared[];
+  extern __shared__ __align__(kSharedAlignment) uint4 shared[];
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  AwaitKernelAhead();
-  GridBarrier grid(path, mark);
-  // Orders: every rank's staging and local sums in its shard before the reads of it below.
-  if (blockIdx.x == 0 && !Enter(path, mark, entry, site) && threadIdx.x == 0) {
-    SetVerdict(path.grid, kCombineNotEntered);
-  }
-  if (!grid.Sync() || Verdict(path.grid, kCombineNotEntered)) return grid.Leave();
-  RowSummer summer(reinterpret_cast<std::byte*>(shared), path.row_bytes());
-  const RowTickets tickets(&path.grid->next[kTokenSumQueue], path.geometry.tokens,
-                           path.row_bytes());
-  summer.Sum(tickets, [&](int64_t token) { return SumOfToken(path, arguments, token); });
-  if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  // Orders: the reads above before whatever any rank writes to its shard next.
-  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
-  grid.Leave();
+  // All that is before SumOwnKernel in the stream has ended when that lets this one begin.
+  if (!arguments.own_beside) AwaitKernelAhead();
+  Combine(path, mark, entry, arguments, site, reinterpret_cast<std::byte*>(shared));
+  // What is launched behind this kernel waits for it, and must wait for SumOwnKernel too.
+  if (arguments.own_beside && blockIdx.x == 0) AwaitKernelAhead();
 }
 
 }  // namespace perigee

@@ -6,10 +6,16 @@
 
 namespace perigee {
 
-int LaunchSumDuplicates(const LaunchTarget& target, const PathView& path, const PlanView& plan) {
-  SumDuplicatesKernel<<<target.sms, SummerShape::kThreads, SummerShape::kSharedBytes,
-                        target.stream>>>(path, plan);
-  return cudaGetLastError();
+int LaunchSumDuplicates(const LaunchTarget& target, const PathView& path, const PlanView& plan,
+                        bool leaves_own) {
+  return LaunchDependent(target, SumDuplicatesKernel, target.sms, SummerShape::kThreads,
+                         SummerShape::kSharedBytes, path, plan, leaves_own);
+}
+
+int LaunchSumOwn(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                 const PlanView& plan) {
+  return LaunchDependent(target, SumOwnKernel, target.sms, SummerShape::kThreads,
+                         SummerShape::kSharedBytes, path, mark, plan);
 }
 
 int LaunchCombine(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
@@ -19,9 +25,9 @@ int LaunchCombine(const LaunchTarget& target, const PathView& path, const Operat
 }
 
 int LoadCombineKernels() {
-  const int error =
-      AllowSharedMemory(SummerShape::kSharedBytes, SumDuplicatesKernel, CombineKernel);
-  return error != 0 ? error : LoadKernels(SumDuplicatesKernel, CombineKernel);
+  const int error = AllowSharedMemory(SummerShape::kSharedBytes, SumDuplicatesKernel, SumOwnKernel,
+                                      CombineKernel);
+  return error != 0 ? error : LoadKernels(SumDuplicatesKernel, SumOwnKernel, CombineKernel);
 }
 
 }  // namespace perigee

@@ -19,11 +19,12 @@ struct RankMemory {
   size_t shards = 0;
   size_t state = 0;
   size_t grid = 0;
+  size_t own_sums = 0;
   size_t slot_is_good = 0;
   size_t scratch = 0;
   size_t size_bytes = 0;
 
-  static RankMemory Of(const Geometry& geometry, int32_t blocks) {
+  static RankMemory Of(const Geometry& geometry, int32_t blocks, bool own_beside) {
     size_t scratch_bytes = 0;
     PlacePlanningScratch(geometry, blocks, nullptr, &scratch_bytes);
     LayoutWalk walk;
@@ -31,6 +32,7 @@ struct RankMemory {
     memory.shards = walk.Place<ShardView>(geometry.ranks);
     memory.state = walk.Place<PathState>(1);
     memory.grid = walk.Place<GridWords>(1);
+    memory.own_sums = walk.Place<uint64_t>(own_beside ? geometry.tokens : 0);
     memory.slot_is_good = walk.Place<uint32_t>(geometry.slots);
     memory.scratch = walk.Place<std::byte>(static_cast<int64_t>(scratch_bytes), 256);
     memory.size_bytes = walk.size_bytes(256);
@@ -53,7 +55,7 @@ absl::Status CheckFresh(const CudaRank& rank) {
 }
 
 absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
-  const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms());
+  const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms(), rank.sums_beside);
   auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
   if (!memory.ok()) return memory.status();
   auto page = PinnedObject<HostPage>::Create(rank.device);
@@ -76,7 +78,13 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   rank.view.shards = reinterpret_cast<const ShardView*>(base + parts.shards);
   rank.view.state = reinterpret_cast<PathState*>(base + parts.state);
   rank.view.grid = reinterpret_cast<GridWords*>(base + parts.grid);
+  if (rank.sums_beside) rank.view.own_sums = reinterpret_cast<uint64_t*>(base + parts.own_sums);
   rank.view.page = rank.page->device_address();
+  const auto own_sums_bytes = parts.slot_is_good - parts.own_sums;
+  if (rank.sums_beside) {
+    absl::Status filled = FillDevice(rank.device, base + parts.own_sums, 0, own_sums_bytes);
+    if (!filled.ok()) return filled;
+  }
   const PathState state;
   const GridWords grid;
   absl::Status status = CopyObjects(rank.device, base + parts.grid, &grid, sizeof(grid));
@@ -108,6 +116,7 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   rank.sms = std::move(sms);
   rank.local_sms = options.local_sms;
   if (options.own_rows_beside) rank.keep_sms = std::max(rank.local_sms - rank.sms->sms(), 0);
+  rank.sums_beside = rank.keep_sms > 0 && rank.geometry.tokens >= options.sums_beside_from_tokens;
   rank.programmatic_launch = options.programmatic_launch;
   if (absl::Status status = CheckFresh(rank); !status.ok()) return status;
   const auto priority =

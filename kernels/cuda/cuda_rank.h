@@ -54,6 +54,7 @@ struct CudaRank : RankShape {
   int32_t local_sms = 1;
   int32_t keep_sms =
       0;  // of the kernel that writes own rows beside the one that sends; 0: none does
+  bool sums_beside = false;  // the same SMs sum own rows beside a combine
   bool programmatic_launch = true;
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;

@@ -19,7 +19,8 @@ __device__ inline void LaunchDependents() {
 // is an ordinary one.
 __device__ inline void AwaitKernelAhead() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// Launches a kernel that calls AwaitKernelAhead before anything else.
+// Launches a kernel that calls AwaitKernelAhead before it looks at anything that the kernel ahead
+// or one before that may write.
 template <typename... Parameters, typename... Arguments>
 int LaunchDependent(const LaunchTarget& target, void (*kernel)(Parameters...), int blocks,
                     int threads, size_t shared_bytes, const Arguments&... arguments) {

@@ -19,6 +19,15 @@ __device__ inline uint64_t LoadAcquire(const uint64_t* word) {
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 }
+// The same among the blocks of this device.
+__device__ inline void StoreReleaseOnDevice(uint64_t* word, uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+__device__ inline uint64_t LoadAcquireOnDevice(const uint64_t* word) {
+  uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
 // Words whose order does not matter, but that must be read and written whole and not from a cache.
 __device__ inline uint64_t LoadRelaxed(const uint64_t* word) {
   uint64_t value;

@@ -10,6 +10,7 @@
 #include "kernels/cuda/count_routes.cuh"
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/expand_kernel.cuh"
 #include "kernels/cuda/grid_barrier.cuh"
 #include "kernels/cuda/group_rows.cuh"
 #include "kernels/cuda/list_duplicates.cuh"
@@ -29,17 +30,36 @@ __device__ inline void ClearPlan(const PathView& path, const PlanView& plan) {
   const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
   const int64_t first = int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x;
   for (int64_t row = first; row < path.logical_rows; row += step) plan.duplicate_rows[row] = -1;
-  if (first < 2) plan.remote_stats[first] = 0;
   if (first == 0) path.grid->next_own = 0;
 }
 
-// All of the plan but its duplicate lists, up to the tables by which routes are placed. False where
-// the operation ends here, for all blocks alike.
-__device__ inline bool PlanGroups(const PathView& path, const OperationMark& mark,
-                                  const EntryArguments& entry, const PlanningArguments& planning,
-                                  const PlanningMemory& memory, const BarrierSite& site,
+// The tables by which routes are placed. False where they cannot be made: in every block that
+// tried, and no block may go on then.
+__device__ inline bool MakeTables(const PathView& path, const OperationMark& mark,
+                                  const PlanningArguments& planning, const PlanningMemory& memory,
                                   GridBarrier& grid) {
-  __shared__ Transfers transfers;
+  const bool shared = memory.shape.tables_are_shared;
+  bool made = true;
+  if (shared || blockIdx.x == 0) {
+    made = PlaceGroups(path, mark, memory.tables, planning.plan,
+                       shared ? static_cast<int32_t>(gridDim.x) : 1);
+    if (!made && threadIdx.x == 0) SetVerdict(path.grid, kBadCounts);
+  }
+  if (!shared) made = grid.Sync() && !Verdict(path.grid, kBadCounts);
+  if (!made) return false;
+  for (int32_t i = threadIdx.x; i < path.geometry.experts; i += kDispatchThreads) {
+    memory.earlier[i] += memory.tables.lower[i];
+  }
+  __syncthreads();
+  return true;
+}
+
+// All of the plan but its duplicate lists. False where the operation ends here, for all blocks
+// alike.
+__device__ inline bool MakePlan(const PathView& path, const OperationMark& mark,
+                                const EntryArguments& entry, const PlanningArguments& planning,
+                                const PlanningMemory& memory, const BarrierSite& site,
+                                GridBarrier& grid) {
   ClearPlan(path, planning.plan);
   ClearLinks(path);
   CountRoutes(path, planning, memory);
@@ -55,21 +75,8 @@ __device__ inline bool PlanGroups(const PathView& path, const OperationMark& mar
   SumBlockCounts(path, planning.scratch, static_cast<int32_t>(blockIdx.x),
                  [&](int32_t expert, int32_t sum) { memory.earlier[expert] = sum; });
   if (!grid.Sync() || Verdict(path.grid, kNotEntered)) return false;
-  for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
-    const bool good = CollectCounts(path, mark, planning.scratch, rank);
-    if (!good && threadIdx.x == 0) SetVerdict(path.grid, kBadCounts);
-  }
-  if (!grid.Sync() || Verdict(path.grid, kBadCounts)) return false;
-  Balance(path, planning.scratch, memory, planning.plan, transfers);
-  SplitExperts(path, planning.scratch, memory, transfers);
-  if (!grid.Sync()) return false;
-  for (int32_t rank = blockIdx.x; rank < path.geometry.ranks; rank += gridDim.x) {
-    ArrangeGroups(path, planning.scratch, memory, planning.plan, rank);
-  }
-  if (!grid.Sync()) return false;
-  FetchTables(path, planning.scratch, memory);
-  __syncthreads();
-  return true;
+  if (MakeTables(path, mark, planning, memory, grid)) AssignRoutes(path, planning, memory);
+  return grid.Sync() && !Verdict(path.grid, kBadCounts);
 }
 
 // Zeros in this rank's own padding rows and their weights: by the warps of the blocks from
@@ -136,7 +143,7 @@ __device__ inline void TellPlanned(const PathView& path, const OperationMark& ma
 // Beside a dispatch, waiting for nothing but its plan.
 __global__ void __launch_bounds__(kDispatchThreads, 1)
     KeepKernel(PathView path, OperationMark mark, SendArguments send, MoverShape shape) {
-  extern __shared__ uint4 shared[];
+  extern __shared__ __align__(kSharedAlignment) uint4 shared[];
   __shared__ bool goes_on;
   if (threadIdx.x == 0) {
     // Begins when it is told, or when the dispatch has ended: this does not spin for long.
@@ -158,14 +165,35 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   if (blockIdx.x == 0) AwaitKernelAhead();
 }
 
-// The plan's duplicate lists, when all ranks have arrived with what they sent.
-__device__ inline void ListDuplicates(const PathView& path, const OperationMark& mark,
+// The plan's duplicate lists, when all ranks have arrived with what they sent. False where there
+// are none, for all blocks alike.
+__device__ inline bool ListDuplicates(const PathView& path, const OperationMark& mark,
                                       const PlanningArguments& planning, int32_t used,
                                       GridBarrier& grid) {
-  CountGroups(path, planning, used);
-  if (!grid.Sync()) return;
   const bool possible = StartGroups(path, mark, planning, used);
-  if (grid.Sync() && possible) PlaceDuplicates(path, mark, planning, used);
+  if (!grid.Sync() || !possible) return false;
+  PlaceDuplicates(path, mark, planning, used);
+  return true;
+}
+
+// When this rank has sent what it has: all ranks have. For all blocks alike.
+__device__ inline bool Leave(const PathView& path, const OperationMark& mark, GridBarrier& grid) {
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  if (!grid.Sync()) return false;
+  if (blockIdx.x == 0 && !Exit(path, mark, site) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kNotLeft);
+  }
+  return grid.Sync() && !Verdict(path.grid, kNotLeft);
+}
+
+// Where this kernel does what ExpandKernel does: the shared memory has been a mover's before.
+__device__ inline void ExpandHere(const PathView& path, const OperationMark& mark,
+                                  const PlanView& plan, const MoverShape& shape,
+                                  std::byte* shared) {
+  if (WarpOfBlock() >= shape.warps) return;
+  RowMover mover(shape, shared, WarpOfBlock(), /*again=*/true);
+  ExpandRows(path, mark, plan, shape, mover);
 }
 
 // A rank that refused an earlier operation of the queue has told the others, and declines.
@@ -178,42 +206,41 @@ __device__ inline void DeclineInTurn(const PathView& path, const OperationMark& 
 __global__ void __launch_bounds__(kDispatchThreads, 1)
     DispatchKernel(PathView path, OperationMark mark, EntryArguments entry,
                    PlanningArguments planning, SendArguments send, MoverShape shape) {
-  extern __shared__ uint4 shared[];
-  // Alike for all blocks: none changes it before all have begun.
-  if (Stopped(path)) return DeclineInTurn(path, mark, entry);
+  extern __shared__ __align__(kSharedAlignment) uint4 words[];
+  auto* const shared = reinterpret_cast<std::byte*>(words);
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  AwaitKernelAhead();
+  // Alike for all blocks: none changes it before all have begun.
+  if (Stopped(path)) return DeclineInTurn(path, mark, entry);
   GridBarrier grid(path, mark);
   const PlanningMemory memory =
       PlacePlanningMemory(path, planning.scratch, reinterpret_cast<int32_t*>(shared));
-  bool goes_on = PlanGroups(path, mark, entry, planning, memory, site, grid);
-  if (goes_on) {
-    AssignRoutes(path, planning, memory);
-    goes_on = grid.Sync();
-  }
+  bool goes_on = MakePlan(path, mark, entry, planning, memory, site, grid);
   TellPlanned(path, mark, goes_on);
   if (!goes_on) return grid.Leave();
   if (send.keeps_beside) LaunchDependents();
-  Send(path, send, true, shape, reinterpret_cast<std::byte*>(shared));
-  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  Send(path, send, true, shape, shared);
   const int32_t used = UsedRows(send.plan, path.geometry);
-  goes_on = grid.Sync();
-  if (goes_on && blockIdx.x == 0 && !Exit(path, mark, site) && threadIdx.x == 0) {
-    SetVerdict(path.grid, kNotLeft);
-  }
-  goes_on = goes_on && grid.Sync() && !Verdict(path.grid, kNotLeft);
+  goes_on = Leave(path, mark, grid);
   LaunchDependents();
-  if (goes_on) ListDuplicates(path, mark, planning, used, grid);
+  if (goes_on) goes_on = ListDuplicates(path, mark, planning, used, grid);
+  // Not by lists that were found malformed.
+  if (goes_on && send.expands_here && grid.Sync() && !Stopped(path)) {
+    ExpandHere(path, mark, send.plan, shape, shared);
+  }
   grid.Leave();
 }
 
 __global__ void __launch_bounds__(kDispatchThreads, 1)
     DispatchWithPlanKernel(PathView path, OperationMark mark, EntryArguments entry,
                            SendArguments send, MoverShape shape) {
-  extern __shared__ uint4 shared[];
-  GridBarrier grid(path, mark);
+  extern __shared__ __align__(kSharedAlignment) uint4 words[];
+  auto* const shared = reinterpret_cast<std::byte*>(words);
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  AwaitKernelAhead();
+  GridBarrier grid(path, mark);
   if (blockIdx.x == 0 && threadIdx.x == 0) path.grid->next_own = 0;
   // All blocks run before this rank says that it is there: a KeepKernel of a rank on the same
   // device may hold SMs from then on until this kernel has left.
@@ -226,10 +253,10 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   TellPlanned(path, mark, entered);
   if (!entered) return grid.Leave();
   if (send.keeps_beside) LaunchDependents();
-  Send(path, send, false, shape, reinterpret_cast<std::byte*>(shared));
-  if (blockIdx.x == 0) site = LoadBarrierSite(path);
-  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
+  Send(path, send, false, shape, shared);
+  const bool left = Leave(path, mark, grid);
   LaunchDependents();
+  if (left && send.expands_here) ExpandHere(path, mark, send.plan, shape, shared);
   grid.Leave();
 }
 

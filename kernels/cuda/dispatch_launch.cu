@@ -17,17 +17,15 @@ MoverShape ShapeOf(const PathView& path, int32_t stages) {
 int LaunchDispatch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                    const EntryArguments& entry, const PlanningArguments& planning,
                    const SendArguments& send) {
-  DispatchKernel<<<target.sms, kDispatchThreads, kDispatchSharedBytes, target.stream>>>(
-      path, mark, entry, planning, send, ShapeOf(path, kSendStages));
-  return cudaGetLastError();
+  return LaunchDependent(target, DispatchKernel, target.sms, kDispatchThreads, kDispatchSharedBytes,
+                         path, mark, entry, planning, send, ShapeOf(path, kSendStages));
 }
 
 int LaunchDispatchWithPlan(const LaunchTarget& target, const PathView& path,
                            const OperationMark& mark, const EntryArguments& entry,
                            const SendArguments& send) {
-  DispatchWithPlanKernel<<<target.sms, kDispatchThreads, kDispatchSharedBytes, target.stream>>>(
-      path, mark, entry, send, ShapeOf(path, kSendStages));
-  return cudaGetLastError();
+  return LaunchDependent(target, DispatchWithPlanKernel, target.sms, kDispatchThreads,
+                         kDispatchSharedBytes, path, mark, entry, send, ShapeOf(path, kSendStages));
 }
 
 int LaunchKeep(const LaunchTarget& target, const PathView& path, const OperationMark& mark,

@@ -30,6 +30,8 @@ struct SendArguments {
   // Whether a kernel beside it (LaunchKeep) writes this rank's own rows: where the device is its
   // own and has SMs to spare.
   bool keeps_beside = false;
+  // Whether the kernel goes on with what LaunchExpand does.
+  bool expands_here = false;
 };
 
 // In one kernel of a block on each of the target's SMs, between an entry and an exit barrier of the

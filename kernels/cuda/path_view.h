@@ -96,7 +96,7 @@ struct GridWords {
   uint32_t left = 0;
   uint32_t verdicts[4] = {};
   uint32_t next[4] = {};  // rows that warps have taken (row_tickets.cuh), by RowQueue
-  uint32_t next_own = 0;  // likewise, of the kernel that runs beside a dispatch
+  uint32_t next_own = 0;  // likewise, of the kernel that runs beside a dispatch or a combine
   uint32_t reserved = 0;
   uint64_t planned =
       0;  // sequence << 1 of the last dispatch that has got so far, | 1 if it goes on
@@ -112,6 +112,9 @@ struct PathView {
   const ShardView* shards = nullptr;  // [R] in device memory, as mapped by this rank
   PathState* state = nullptr;
   GridWords* grid = nullptr;
+  // [S] sequence of the last combine for which a kernel beside it has summed the token's rows on
+  // this rank; null where none runs.
+  uint64_t* own_sums = nullptr;
   HostPage* page = nullptr;
 
   PERIGEE_HOST_DEVICE uint32_t row_bytes() const {

@@ -11,9 +11,9 @@
 
 namespace perigee {
 
-// In DeviceDuplicateGroup::count_and_flag: the duplicates are written with the primary row, because
-// the token is this rank's own.
-inline constexpr uint32_t kExpandedGroup = 0x80000000u;
+// In DeviceDuplicateGroup::count_and_flag: the token is this rank's own, so the duplicates are
+// written with the primary row.
+inline constexpr uint32_t kOwnGroup = 0x80000000u;
 
 // One primary row with duplicates: rows [start, start + count) of PlanView::duplicate_rows.
 struct DeviceDuplicateGroup {
@@ -22,9 +22,9 @@ struct DeviceDuplicateGroup {
   uint32_t count_and_flag = 0;
 
   PERIGEE_HOST_DEVICE int32_t count() const {
-    return static_cast<int32_t>(count_and_flag & ~kExpandedGroup);
+    return static_cast<int32_t>(count_and_flag & ~kOwnGroup);
   }
-  PERIGEE_HOST_DEVICE bool expanded() const { return (count_and_flag & kExpandedGroup) != 0; }
+  PERIGEE_HOST_DEVICE bool is_own() const { return (count_and_flag & kOwnGroup) != 0; }
 };
 static_assert(sizeof(DeviceDuplicateGroup) == 12);
 

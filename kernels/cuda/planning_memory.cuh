@@ -18,11 +18,8 @@ __device__ inline int32_t WarpOfBlock() { return static_cast<int32_t>(threadIdx.
 struct PlanningMemory {
   PlanningShape shape;
   int32_t* earlier = nullptr;      // [E] routes of lower ranks and of earlier blocks of this rank
-  int32_t* work = nullptr;         // [2E] for single steps
   int32_t* warp_counts = nullptr;  // [warps, E] of this block
-  // [E, R] and [R, E]: PlanningScratch's, or copies of them.
-  int32_t* alloc = nullptr;
-  int32_t* group_start = nullptr;
+  GroupTables tables;              // this block's, or all blocks'
 };
 
 __device__ inline PlanningMemory PlacePlanningMemory(const PathView& path,
@@ -31,17 +28,19 @@ __device__ inline PlanningMemory PlacePlanningMemory(const PathView& path,
   const int64_t experts = path.geometry.experts;
   PlanningMemory memory;
   memory.shape = PlanningShape::Of(path.geometry, static_cast<int32_t>(gridDim.x));
-  int32_t* sums = memory.shape.sums_are_shared ? shared : scratch.sums + 3 * experts * blockIdx.x;
-  if (memory.shape.sums_are_shared) shared += 3 * experts;
-  memory.earlier = sums;
-  memory.work = sums + experts;
+  const auto take = [&shared](bool is_shared, int32_t* elsewhere, int64_t words) {
+    if (!is_shared) return elsewhere;
+    int32_t* taken = shared;
+    shared += words;
+    return taken;
+  };
+  memory.earlier = take(memory.shape.sums_are_shared, scratch.sums + experts * blockIdx.x, experts);
   const int64_t counts = memory.shape.warps * experts;
   memory.warp_counts =
-      memory.shape.counts_are_shared ? shared : scratch.warp_counts + counts * blockIdx.x;
-  if (memory.shape.counts_are_shared) shared += counts;
-  memory.alloc = memory.shape.tables_are_shared ? shared : scratch.alloc;
-  memory.group_start =
-      memory.shape.tables_are_shared ? shared + experts * path.geometry.ranks : scratch.group_start;
+      take(memory.shape.counts_are_shared, scratch.warp_counts + counts * blockIdx.x, counts);
+  memory.tables = GroupTables::At(
+      take(memory.shape.tables_are_shared, scratch.tables, GroupTables::Words(path.geometry)),
+      path.geometry);
   return memory;
 }
 

@@ -23,9 +23,9 @@ TEST(PlanningShapeTest, WhatIsSharedFits) {
       EXPECT_GE(shape.warps, 1);
       EXPECT_LE(shape.warps, PlanningShape::kMostWarps);
       int64_t words = 0;
-      if (shape.sums_are_shared) words += 3 * geometry.experts;
+      if (shape.sums_are_shared) words += geometry.experts;
       if (shape.counts_are_shared) words += int64_t{shape.warps} * geometry.experts;
-      if (shape.tables_are_shared) words += int64_t{2} * geometry.experts * geometry.ranks;
+      if (shape.tables_are_shared) words += GroupTables::Words(geometry);
       EXPECT_LE(words * sizeof(int32_t), kDispatchSharedBytes);
     }
   }
@@ -40,6 +40,20 @@ TEST(PlanningShapeTest, UsualShapesAreSharedAltogether) {
   }
 }
 
+TEST(GroupTablesTest, PartsLieInItsWords) {
+  for (const Geometry& geometry : kGeometries) {
+    auto* base = reinterpret_cast<int32_t*>(uintptr_t{1} << 32);  // never touched
+    const GroupTables tables = GroupTables::At(base, geometry);
+    const int64_t table = int64_t{geometry.experts} * geometry.ranks;
+    EXPECT_EQ(tables.alloc, base);
+    EXPECT_EQ(tables.group_start - tables.alloc, table);
+    EXPECT_EQ(tables.lower - tables.group_start, table);
+    EXPECT_EQ(tables.whole_at - tables.lower, geometry.experts);
+    EXPECT_EQ(tables.work - tables.whole_at, geometry.experts);
+    EXPECT_EQ(tables.work + 3 * geometry.experts - base, GroupTables::Words(geometry));
+  }
+}
+
 TEST(PlanningScratchTest, PartsFollowEachOtherAndFit) {
   for (const Geometry& geometry : kGeometries) {
     for (const int32_t blocks : kBlocks) {
@@ -51,16 +65,16 @@ TEST(PlanningScratchTest, PartsFollowEachOtherAndFit) {
       const PlanningScratch scratch = PlacePlanningScratch(geometry, blocks, base, &same_bytes);
       EXPECT_EQ(same_bytes, size_bytes);
       const auto* begin = reinterpret_cast<const int32_t*>(base);
-      const int32_t* const parts[] = {begin,           scratch.routes,         scratch.block_counts,
-                                      scratch.counts,  scratch.alloc,          scratch.group_start,
-                                      scratch.slot_of, scratch.duplicate_start};
+      const int32_t* const parts[] = {begin, scratch.routes, scratch.block_counts,
+                                      scratch.duplicate_start};
       for (size_t i = 1; i < std::size(parts); ++i) EXPECT_GE(parts[i], parts[i - 1]);
-      EXPECT_GE(scratch.counts - scratch.block_counts, int64_t{blocks} * geometry.experts);
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.list_sums) % sizeof(uint64_t), 0u);
-      EXPECT_LE(reinterpret_cast<std::byte*>(scratch.list_sums + blocks), base + size_bytes);
+      EXPECT_GE(scratch.duplicate_start - scratch.block_counts, int64_t{blocks} * geometry.experts);
+      EXPECT_LE(reinterpret_cast<std::byte*>(scratch.duplicate_start + geometry.logical_rows()),
+                base + size_bytes);
       const PlanningShape shape = PlanningShape::Of(geometry, blocks);
       EXPECT_EQ(scratch.sums == nullptr, shape.sums_are_shared);
       EXPECT_EQ(scratch.warp_counts == nullptr, shape.counts_are_shared);
+      EXPECT_EQ(scratch.tables == nullptr, shape.tables_are_shared);
     }
   }
 }

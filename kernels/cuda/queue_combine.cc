@@ -12,8 +12,10 @@ absl::Status CheckAlignment(const CombineInput& input, const CombineOutput& outp
   return status.ok() ? CheckAligned("output hidden", output.hidden) : status;
 }
 
-// Brings rows and weights into the shard unless they are there, and sums duplicates.
-absl::Status QueueLocalSum(CudaRank& rank, const PlanView& plan, const CombineInput& input) {
+// Brings rows and weights into the shard unless they are there, and sums duplicates unless the
+// combine does.
+absl::Status QueueLocalSum(CudaRank& rank, const GatherArguments& gather,
+                           const CombineInput& input) {
   const ShardView& own = rank.own();
   CopyArguments copy;
   if (input.rows != own.rows) {
@@ -24,8 +26,10 @@ absl::Status QueueLocalSum(CudaRank& rank, const PlanView& plan, const CombineIn
     copy.weights_to = own.row_weights;
     copy.weights_from = input.row_weights;
   }
-  int error = LaunchCopyUsedRows(rank.local_target(), rank.view, plan, copy);
-  if (error == 0) error = LaunchSumDuplicates(rank.local_target(), rank.view, plan);
+  int error = LaunchCopyUsedRows(rank.local_target(), rank.view, gather.plan, copy);
+  if (error == 0 && !gather.sums_groups) {
+    error = LaunchSumDuplicates(rank.local_target(), rank.view, gather.plan, gather.own_beside);
+  }
   return LaunchStatus(rank, error, "local sum");
 }
 
@@ -42,8 +46,12 @@ absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& hand
   if (status = CheckAlignment(input, output); !status.ok()) return status;
 
   rank.live = LiveRows();
-  const PlanView& view = (*plan)->view();
-  if (status = QueueLocalSum(rank, view, input); !status.ok()) return status;
+  GatherArguments gather{(*plan)->view(), output.hidden};
+  if (input.row_weights != nullptr) gather.route_weights = output.route_weights;
+  // Alone, the kernel that sums groups may have more SMs.
+  gather.sums_groups = rank.local_sms <= rank.sms->sms();
+  gather.own_beside = rank.sums_beside;
+  if (status = QueueLocalSum(rank, gather, input); !status.ok()) return status;
   OperationDescriptor descriptor = rank.Descriptor(Operation::kCombine);
   descriptor.plan_sequence = (*plan)->tag().sequence.value;
   const OperationMark mark = MarkOf(rank, Operation::kCombine);
@@ -51,9 +59,9 @@ absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& hand
       .mark = mark, .consumes_rows = input.rows == rank.own().rows, .spoils_shard = true};
   const uint32_t flags = input.row_weights != nullptr ? kEntryGathersWeights : 0;
   const EntryArguments entry = NoteEntry(rank, descriptor, flags, std::move(queued));
-  const GatherArguments gather{view, output.hidden,
-                               input.row_weights != nullptr ? output.route_weights : nullptr};
-  const int error = LaunchCombine(rank.target(), rank.view, mark, entry, gather);
+  int error = 0;
+  if (gather.own_beside) error = LaunchSumOwn(rank.keep_target(), rank.view, mark, gather.plan);
+  if (error == 0) error = LaunchCombine(rank.target(), rank.view, mark, entry, gather);
   NoteExit(rank);
   return LaunchStatus(rank, error, "combine");
 }

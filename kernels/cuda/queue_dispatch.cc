@@ -13,7 +13,10 @@ absl::Status CheckAlignment(const DispatchInput& input, const DispatchOutput& ou
 }
 
 SendArguments SendOf(const CudaRank& rank, const DispatchInput& input, const PlanView& plan) {
-  return {input.hidden, input.route_weights, input.token_count, plan, rank.keep_sms > 0};
+  // Alone, the kernel that expands may have more SMs.
+  const bool expands_here = rank.local_sms <= rank.sms->sms();
+  return {input.hidden, input.route_weights, input.token_count,
+          plan,         rank.keep_sms > 0,   expands_here};
 }
 
 // Behind the kernel that sends: what stays in this rank's memory.
@@ -21,7 +24,9 @@ absl::Status QueueDelivery(CudaRank& rank, const OperationMark& mark, const Send
                            const DispatchOutput& output) {
   int error = 0;
   if (send.keeps_beside) error = LaunchKeep(rank.keep_target(), rank.view, mark, send);
-  if (error == 0) error = LaunchExpand(rank.local_target(), rank.view, mark, send.plan);
+  if (error == 0 && !send.expands_here) {
+    error = LaunchExpand(rank.local_target(), rank.view, mark, send.plan);
+  }
   if (error == 0) {
     const CopyArguments copy{output.rows, rank.own().rows, output.row_weights,
                              rank.own().row_weights};

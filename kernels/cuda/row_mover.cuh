@@ -21,24 +21,29 @@ struct RowMove {
 // One warp's side of it.
 class RowMover {
  public:
-  // `shared` has shape.shared_bytes(), aligned to 16 bytes, that nobody else uses; `warp` is below
-  // shape.warps. All lanes.
-  __device__ RowMover(const MoverShape& shape, std::byte* shared, int32_t warp) : shape_(shape) {
+  // `shared` has shape.shared_bytes(), aligned to kSharedAlignment, that nobody else uses; `warp`
+  // is below shape.warps. `again`: a mover of this shape was this warp's before. All lanes.
+  __device__ RowMover(const MoverShape& shape, std::byte* shared, int32_t warp, bool again = false)
+      : shape_(shape) {
     const int32_t all = shape.warps * shape.stages;
+    shared += MoverShape::kStageOffset;
     stages_ = shared + size_t{shape.piece_bytes} * warp * shape.stages;
     std::byte* words = shared + size_t{shape.piece_bytes} * all;
     places_ = reinterpret_cast<void**>(words) + 32 * warp * shape.stages;
     words += size_t{32} * sizeof(void*) * all;
     loaded_ = reinterpret_cast<uint64_t*>(words) + warp * shape.stages;
     if (LaneId() == 0) {
-      for (int32_t stage = 0; stage < shape.stages; ++stage) InitArrival(&loaded_[stage]);
+      for (int32_t stage = 0; stage < shape.stages; ++stage) {
+        if (again) EndArrival(&loaded_[stage]);
+        InitArrival(&loaded_[stage]);
+      }
     }
     FenceBeforeBulk();
     __syncwarp();
   }
 
   // Calls move_of(row) on all lanes for the rows that this warp gets. Returns when all has been
-  // stored and is seen by this warp. Once per kernel.
+  // stored and is seen by this warp. Once.
   template <typename MoveOf>
   __device__ void Move(RowTickets tickets, const MoveOf& move_of) {
     // Loads run ahead of stores by all stages but one whose stores may still be reading.

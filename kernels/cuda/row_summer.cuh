@@ -6,22 +6,21 @@
 #include <cstdint>
 
 #include "kernels/cuda/bulk_copy.cuh"
+#include "kernels/cuda/device_words.cuh"
 #include "kernels/cuda/row_tickets.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/vector_sum.cuh"
 
 namespace perigee {
 
-// Up to 32 rows that become one: lane i knows the address of row i of `count`, in order. Rows
-// [inner_begin, inner_end) are summed and rounded first, and their sum takes their place.
+// Up to 32 rows that become one: lane i knows the address of row i of `count`, in order.
 struct RowSum {
   const void* row = nullptr;
   // The rest is the same for all lanes.
   int32_t count = 0;
-  int32_t inner_begin = 0;
-  int32_t inner_end = 0;  // inner_begin: none are
-  void* out =
-      nullptr;  // may be one of the rows; zeros where count is 0. Null: nothing is to be done
+  void* out = nullptr;       // may be one of the rows; zeros where count is 0. Null: nothing to do
+  uint64_t* done = nullptr;  // becomes `mark` when the sum, dealt whole, is there for the device
+  uint64_t mark = 0;
 };
 
 // How a row is cut: a piece is kVectors vectors of 16 bytes a lane. A stage holds a piece of kRows
@@ -36,6 +35,83 @@ struct SummerShape {
   static constexpr int kPieceBytes = 512 * kVectors;
   static constexpr int kStageBytes = kPieceBytes * kRows;
   static constexpr size_t kSharedBytes = size_t{kStageBytes} * kStages * kWarps;
+};
+
+// How sums are dealt to warps: whole ones first, the last in parts, so that warps end together and
+// none is idle where sums are few.
+struct SumPart {
+  int32_t sum = 0;
+  int32_t begin = 0;  // bytes of the row
+  int32_t end = 0;
+};
+class SumParts {
+ public:
+  __device__ SumParts(int32_t count, int32_t row_bytes, bool in_parts) : row_bytes_(row_bytes) {
+    const auto warps = static_cast<int32_t>(gridDim.x) * SummerShape::kWarps;
+    parts_ = max(row_bytes / kLeastBytes, 1);
+    part_bytes_ = (row_bytes / parts_ + SummerShape::kPieceBytes - 1) / SummerShape::kPieceBytes *
+                  SummerShape::kPieceBytes;
+    parts_ = (row_bytes + part_bytes_ - 1) / part_bytes_;
+    whole_ = in_parts ? max(count - kSplitPerWarp * warps, 0) : count;
+    tickets_ = whole_ + int64_t{count - whole_} * parts_;
+  }
+  __device__ int64_t tickets() const { return tickets_; }
+  __device__ SumPart Of(int64_t ticket) const {
+    if (ticket < whole_) return {static_cast<int32_t>(ticket), 0, row_bytes_};
+    const auto beyond = static_cast<int32_t>(ticket - whole_);
+    const int32_t sum = beyond / parts_;
+    const int32_t begin = (beyond - sum * parts_) * part_bytes_;
+    return {whole_ + sum, begin, min(begin + part_bytes_, row_bytes_)};
+  }
+
+ private:
+  static constexpr int32_t kLeastBytes = 2 * SummerShape::kPieceBytes;  // of a part
+  static constexpr int32_t kSplitPerWarp = 2;                           // sums
+
+  int32_t row_bytes_;
+  int32_t parts_;  // of a sum
+  int32_t part_bytes_;
+  int32_t whole_;
+  int64_t tickets_;
+};
+
+// The sums of one warp. What it takes to find a sum's rows is asked for two tickets ahead.
+template <typename Source>
+class SumQueue {
+ public:
+  __device__ SumQueue(const Source& source, const SumParts& parts, const RowTickets& tickets)
+      : source_(source), parts_(parts), tickets_(tickets) {
+    later_ = tickets_.Take();
+    if (later_ >= 0) later_first_ = source_.First(parts_.Of(later_).sum);
+    Ask();
+  }
+  // The next, false where there is none.
+  __device__ bool Take(SumPart* part, RowSum* sum) {
+    if (next_ < 0) return false;
+    *part = parts_.Of(next_);
+    *sum = source_.SumOf(part->sum, next_first_, next_second_);
+    Ask();
+    return true;
+  }
+
+ private:
+  __device__ void Ask() {
+    next_ = later_;
+    next_first_ = later_first_;
+    if (next_ >= 0) next_second_ = source_.Second(next_first_);
+    if (later_ < 0) return;
+    later_ = tickets_.Take();
+    if (later_ >= 0) later_first_ = source_.First(parts_.Of(later_).sum);
+  }
+
+  const Source& source_;
+  const SumParts parts_;
+  RowTickets tickets_;
+  int64_t next_ = -1;
+  int64_t later_ = -1;
+  typename Source::FirstLook next_first_ = {};
+  typename Source::FirstLook later_first_ = {};
+  typename Source::SecondLook next_second_ = {};
 };
 
 // One warp's side of it.
@@ -57,26 +133,30 @@ class RowSummer {
     __syncwarp();
   }
 
-  // Calls sum_of(i) on all lanes for what this warp gets.
-  template <typename SumOf>
-  __device__ void Sum(RowTickets tickets, const SumOf& sum_of) {
-    int load_stage = 0;
-    int sum_stage = 0;
+  // Sums what this warp gets of `count` sums; `counter` is that of their tickets. All of the grid's
+  // warps call it; for other sums, again. On all lanes and ahead of its turn, source.First(i) is
+  // called, then source.Second(of what that gave), which may look where it pointed, and then
+  // source.SumOf(i, of what both gave).
+  template <typename Source>
+  __device__ void Sum(uint32_t* counter, int32_t count, const Source& source) {
+    const SumParts parts(count, row_bytes_, Source::kInParts);
+    SumQueue<Source> queue(source, parts, RowTickets(counter, parts.tickets(), row_bytes_));
+    int load_stage = stage_;
     int ahead = 0;
-    uint32_t parity = 0;
     RowSum sum;
-    int32_t offset = row_bytes_;
+    int32_t offset = 0;
+    int32_t end = 0;  // of the part
     int32_t row = 0;
     bool more = true;
     while (true) {
       while (more && ahead < SummerShape::kStages) {
-        if (offset >= row_bytes_) {
-          const int64_t next = tickets.Take();
-          more = next >= 0;
+        if (offset >= end) {
+          SumPart part;
+          more = queue.Take(&part, &sum);
           if (!more) break;
-          sum = sum_of(next);
           if (sum.out == nullptr) continue;
-          offset = 0;
+          offset = part.begin;
+          end = part.end;
           row = 0;
         }
         Load(load_stage, sum, offset, row);
@@ -89,26 +169,26 @@ class RowSummer {
         ++ahead;
       }
       if (ahead == 0) return;
-      AwaitPhase(&loaded_[sum_stage], parity);
-      Add(sum_stage);
+      AwaitPhase(&loaded_[stage_], parity_);
+      Add(stage_);
       --ahead;
-      if (++sum_stage == SummerShape::kStages) {
-        sum_stage = 0;
-        parity ^= 1;
+      if (++stage_ == SummerShape::kStages) {
+        stage_ = 0;
+        parity_ ^= 1;
       }
     }
   }
 
  private:
   struct Stage {
-    void* out;  // of the piece
+    void* out;       // of the piece
+    uint64_t* done;  // null but in the last stage of a sum
+    uint64_t mark;
     int32_t bytes;
-    int16_t first_row;  // that the stage holds, of all that are summed
     int16_t rows;
-    int16_t inner_begin;
-    int16_t inner_end;
-    bool is_last;  // stage of the piece
-    bool is_sum;   // of two rows or more, an inner sum counting as one
+    bool is_first;  // stage of the piece
+    bool is_last;
+    bool is_sum;  // of two rows or more
   };
 
   __device__ void Load(int stage, const RowSum& sum, int32_t offset, int32_t row) {
@@ -116,15 +196,15 @@ class RowSummer {
     const int32_t rows = min(SummerShape::kRows, sum.count - row);
     const int32_t bytes = min(SummerShape::kPieceBytes, row_bytes_ - offset);
     if (LaneId() == 0) {
-      const int32_t inner = max(sum.inner_end - sum.inner_begin - 1, 0);
+      const bool is_last = offset + bytes == row_bytes_ && row + SummerShape::kRows >= sum.count;
       meta_[stage] = {static_cast<std::byte*>(sum.out) + offset,
+                      is_last ? sum.done : nullptr,
+                      sum.mark,
                       bytes,
-                      static_cast<int16_t>(row),
                       static_cast<int16_t>(rows),
-                      static_cast<int16_t>(sum.inner_begin),
-                      static_cast<int16_t>(sum.inner_end),
+                      row == 0,
                       row + SummerShape::kRows >= sum.count,
-                      sum.count - inner > 1};
+                      sum.count > 1};
       if (rows > 0) {
         ArriveExpecting(&loaded_[stage], rows * bytes);
       } else {
@@ -140,29 +220,16 @@ class RowSummer {
     const Stage meta = meta_[stage];
     const std::byte* data = data_ + SummerShape::kStageBytes * stage + 16 * LaneId();
 #pragma unroll
-    for (int i = 0; i < SummerShape::kRows; ++i) {
-      if (i >= meta.rows) break;
-      const int row = meta.first_row + i;
-      const bool is_inner = row >= meta.inner_begin && row < meta.inner_end;
-      const bool ends_inner = is_inner && row + 1 == meta.inner_end;
-      const bool is_first = row == 0 || (ends_inner && meta.inner_begin == 0);
+    for (int row = 0; row < SummerShape::kRows; ++row) {
+      if (row >= meta.rows) break;
 #pragma unroll
-      for (int v = 0; v < SummerShape::kVectors; ++v) {
-        uint4 vector =
-            *reinterpret_cast<const uint4*>(data + SummerShape::kPieceBytes * i + 512 * v);
-        if (is_inner) {
-          if (row == meta.inner_begin) {
-            inner_[v].Start(vector);
-          } else {
-            inner_[v].Add(vector);
-          }
-          if (!ends_inner) continue;
-          vector = inner_[v].Rounded(true);
-        }
-        if (is_first) {
-          sums_[v].Start(vector);
+      for (int i = 0; i < SummerShape::kVectors; ++i) {
+        const uint4 vector =
+            *reinterpret_cast<const uint4*>(data + SummerShape::kPieceBytes * row + 512 * i);
+        if (row == 0 && meta.is_first) {
+          sums_[i].Start(vector);
         } else {
-          sums_[v].Add(vector);
+          sums_[i].Add(vector);
         }
       }
     }
@@ -174,14 +241,19 @@ class RowSummer {
       const uint4 vector = meta.rows > 0 ? sums_[i].Rounded(meta.is_sum) : make_uint4(0, 0, 0, 0);
       *reinterpret_cast<uint4*>(static_cast<std::byte*>(meta.out) + at) = vector;
     }
+    if (meta.done == nullptr) return;
+    __syncwarp();
+    if (LaneId() == 0) StoreReleaseOnDevice(meta.done, meta.mark);
   }
 
   const int32_t row_bytes_;
+  // The stage that is summed next, and the parity of its loads.
+  int stage_ = 0;
+  uint32_t parity_ = 0;
   std::byte* data_;
   Stage* meta_;
   uint64_t* loaded_;
   VectorSum sums_[SummerShape::kVectors];
-  VectorSum inner_[SummerShape::kVectors];
 };
 
 }  // namespace perigee

@@ -10,9 +10,13 @@
 
 namespace perigee {
 
-// In ShardView::duplicate_ordinal of a primary: how many duplicates it has, and whether their rows
-// have been written with the primary's, as a rank does for its own tokens.
+// In ShardView::duplicate_ordinal of a primary with duplicates: how many these are, that it is one,
+// and whether their rows have been written with the primary's, as a rank does for its own tokens.
+inline constexpr uint8_t kHasDuplicates = 0x40;
 inline constexpr uint8_t kExpandedAtSource = 0x80;
+inline constexpr uint8_t kDuplicateCount = 0x3f;  // K is at most 32
+// Rows of a map that are looked at together.
+inline constexpr int32_t kLinkedRows = 16;
 
 // The owner of a map makes it ready before an entry barrier: no row is a duplicate or has any.
 __device__ inline void ClearLinks(const PathView& path) {
@@ -20,7 +24,7 @@ __device__ inline void ClearLinks(const PathView& path) {
   const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
   const int64_t first = int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x;
   // Whole words: both arrays begin at a multiple of 64 bytes and are followed by padding to one.
-  const int64_t words = (int64_t{path.logical_rows} + 3) / 4;
+  const int64_t words = (int64_t{path.logical_rows} + kLinkedRows - 1) / kLinkedRows * 4;
   for (int64_t i = first; i < words; i += step) {
     reinterpret_cast<int4*>(own.duplicate_primary)[i] = make_int4(-1, -1, -1, -1);
     reinterpret_cast<uint32_t*>(own.duplicate_ordinal)[i] = 0;
@@ -41,7 +45,7 @@ __device__ inline void SendLinks(const PathView& path, int32_t token_of_warp, bo
   const ShardView& shard = path.shards[rank];
   if (primary_lane == LaneId()) {
     const uint8_t expanded = rank == path.rank ? kExpandedAtSource : 0;
-    shard.duplicate_ordinal[row] = static_cast<uint8_t>(duplicates | expanded);
+    shard.duplicate_ordinal[row] = static_cast<uint8_t>(duplicates | kHasDuplicates | expanded);
   } else {
     shard.duplicate_primary[row] = primary_row;
     shard.duplicate_ordinal[row] = static_cast<uint8_t>(__popc(same & ((1u << LaneId()) - 1)));

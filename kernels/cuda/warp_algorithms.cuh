@@ -6,24 +6,29 @@
 
 namespace perigee {
 
-// A value and where it was found, ordered by value, then the lowest index first.
-__device__ inline uint64_t PackLargest(int32_t value, int32_t index) {
-  // Signed values keep their order with the sign bit turned.
-  const uint32_t ordered = static_cast<uint32_t>(value) ^ 0x80000000u;
-  return uint64_t{ordered} << 32 | (0xffffffffu - static_cast<uint32_t>(index));
+// A value and where it was found.
+struct Found {
+  int32_t value = INT32_MIN;
+  int32_t index = INT32_MAX;
+};
+// The greatest of all lanes', of equals the one with the lowest index, for all lanes.
+__device__ inline Found WarpLargest(const Found& mine) {
+  Found found;
+  found.value = __reduce_max_sync(0xffffffffu, mine.value);
+  found.index = __reduce_min_sync(0xffffffffu, mine.value == found.value ? mine.index : INT32_MAX);
+  return found;
 }
-__device__ inline int32_t PackedIndex(uint64_t packed) {
-  return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(packed));
-}
-__device__ inline int32_t PackedValue(uint64_t packed) {
-  return static_cast<int32_t>(static_cast<uint32_t>(packed >> 32) ^ 0x80000000u);
+// Keeps the greater of two of one lane; `other` has the higher index.
+__device__ inline void KeepLargest(Found& found, const Found& other) {
+  if (other.value > found.value) found = other;
 }
 
-// The greatest of a warp's values, for all lanes.
-__device__ inline uint64_t WarpMax(uint64_t value) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const uint64_t other = __shfl_xor_sync(0xffffffffu, value, offset);
-    value = other > value ? other : value;
+// The sum of the lanes up to and with this one.
+__device__ inline int32_t WarpPrefixSum(int32_t value) {
+  const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int32_t lower = __shfl_up_sync(0xffffffffu, value, offset);
+    if (lane >= offset) value += lower;
   }
   return value;
 }

@@ -44,9 +44,18 @@ std::unique_ptr<Backend> CreateCuda(int32_t device) {
   return *std::move(backend);
 }
 
-std::unique_ptr<Backend> CreateCudaWithOwnRowsBeside(int32_t device) {
+// As where workers share a GPU: what stays in a rank has no more SMs than what reaches peers.
+std::unique_ptr<Backend> CreateCudaWithEqualSms(int32_t device) {
   return MakeTunedBackend(CreateCuda(device),
-                          [](DataPathOptions& options) { options.own_rows_beside = true; });
+                          [](DataPathOptions& options) { options.local_sms = options.sms = 3; });
+}
+std::unique_ptr<Backend> CreateCudaWithAllBeside(int32_t device) {
+  return MakeTunedBackend(CreateCuda(device),
+                          [](DataPathOptions& options) { options.sums_beside_from_tokens = 0; });
+}
+std::unique_ptr<Backend> CreateCudaWithNothingBeside(int32_t device) {
+  return MakeTunedBackend(CreateCuda(device),
+                          [](DataPathOptions& options) { options.own_rows_beside = false; });
 }
 std::unique_ptr<Backend> CreateCudaWithPlainLaunches(int32_t device) {
   return MakeTunedBackend(CreateCuda(device),
@@ -70,13 +79,17 @@ std::vector<ContractCase> CudaCases(int32_t queues) {
   if (devices == 1) {
     return {{"cuda_own_mappings", CreateCuda, true, queues, CudaGroups()},
             {"cuda_one_mapping", CreateCuda, false, queues, CudaGroups() / 10},
-            {"cuda_own_rows_beside", CreateCudaWithOwnRowsBeside, true, queues, CudaGroups() / 4},
+            {"cuda_equal_sms", CreateCudaWithEqualSms, true, queues, CudaGroups() / 2},
+            {"cuda_all_beside", CreateCudaWithAllBeside, true, queues, CudaGroups() / 2},
+            {"cuda_nothing_beside", CreateCudaWithNothingBeside, true, queues, CudaGroups() / 4},
             {"cuda_plain_launches", CreateCudaWithPlainLaunches, true, queues, CudaGroups() / 4}};
   }
   const std::string name = absl::StrCat("cuda_", devices, "_devices");
   const int32_t most = std::min(queues, kMostOwnMappings);
   return {{name, CreateCuda, true, most, CudaGroups(), devices},
-          {name + "_own_rows_beside", CreateCudaWithOwnRowsBeside, true, most, CudaGroups() / 4,
+          {name + "_equal_sms", CreateCudaWithEqualSms, true, most, CudaGroups() / 4, devices},
+          {name + "_all_beside", CreateCudaWithAllBeside, true, most, CudaGroups() / 4, devices},
+          {name + "_nothing_beside", CreateCudaWithNothingBeside, true, most, CudaGroups() / 4,
            devices}};
 }
 
