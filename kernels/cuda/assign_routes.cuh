@@ -87,8 +87,9 @@ __device__ inline void AssignRoutes(const PathView& path, const PlanningArgument
       next = expert_at(first + step);
       const int32_t place = TakePlace(expert, counts);
       RowPlace row;
-      if (expert >= 0)
+      if (expert >= 0) {
         row = PlaceOfRoute(path, memory.tables, expert, memory.earlier[expert] + place);
+      }
       const int32_t dst = EncodeRoute(path, lane / topk * topk, expert >= 0, row);
       if (expert != kNoRoute) arguments.plan.dst[int64_t{first} * topk + lane] = dst;
     }

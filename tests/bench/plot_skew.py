@@ -80,7 +80,8 @@ def read_chart(lines: Iterable[str], shape: str | None, skew_of: Callable[..., f
         call = json.loads(line)
         if call["trace"] is None:
             continue
-        machine = f"{call['ranks']} ranks on {call['device']}"
+        # Which one of its kind it was, in brackets, is no matter of a plot.
+        machine = f"{call['ranks']} ranks on {call['device'].split(' (')[0]}"
         if call["backend"] == "cuda":
             machine += f", SMs {call['sms'] or 'default'}"
         for measured in call["shapes"]:

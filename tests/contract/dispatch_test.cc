@@ -135,6 +135,21 @@ TEST_P(DispatchContractTest, LargeRowsSharedByThreads) {
   ExpectDispatched(group.Dispatch(inputs, Copy::kCopied), input, inputs, options.hidden);
 }
 
+// More than a GPU plans with in the shared memory of a block (kernels/cuda/planning_scratch.h).
+TEST_P(DispatchContractTest, ManyExperts) {
+  std::mt19937_64 random(TestSeed());
+  const GroupInput input = PlainGroup(
+      random,
+      {.ranks = 4, .experts = 4800, .tokens = 70, .topk = 6, .slots = 5, .token_padding = 4});
+  RankGroup group(backends(), OptionsFor(input.geometry, GetParam()));
+  const std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 7);
+  const std::vector<DispatchResult> made = group.Dispatch(inputs, Copy::kCopied);
+  ExpectDispatched(made, input, inputs, group.hidden());
+  const std::vector<RankInput> others = NamedInputs(input, group.hidden(), 8);
+  ExpectDispatched(group.DispatchWithPlan(made, others, Copy::kInPlace), input, others,
+                   group.hidden());
+}
+
 struct EdgeCase {
   const char* name;
   Geometry geometry;
