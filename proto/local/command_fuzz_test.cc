@@ -200,7 +200,9 @@ TEST(CommandFuzzTest, AnotherThreadMayScribbleMeanwhile) {
     }
   });
   int64_t taken = 0;
-  for (int64_t i = 0; i < FuzzEntries(); ++i) {
+  // On busy cores the other thread may not have run by then: longer, as long as nothing has come.
+  for (int64_t i = 0; i < FuzzEntries() || (taken == 0 && i < 1000 * FuzzEntries()); ++i) {
+    if (taken == 0) std::this_thread::yield();
     CommandConsumer consumer(memory.page(), RealClock(),
                              {absl::ZeroDuration(), absl::Microseconds(1)});
     while (true) {
