@@ -13,12 +13,15 @@ namespace perigee {
 inline constexpr int32_t kNoRoute = -2;
 
 // The place of a route among its expert's in this block, by a stable counting sort: one warp works
-// through its run of tokens; `counts` [E] is what earlier routes have taken.
-__device__ inline int32_t TakePlace(int32_t expert, int32_t* counts) {
-  uint32_t same = 0;
-#pragma unroll
-  for (int lane = 0; lane < kWarp; ++lane) {
-    if (__shfl_sync(0xffffffffu, expert, lane) == expert) same |= 1u << lane;
+// through its run of tokens; `counts` [E] is what earlier routes have taken. Experts have `bits`
+// bits.
+__device__ inline int32_t TakePlace(int32_t expert, int bits, int32_t* counts) {
+  uint32_t same = __ballot_sync(0xffffffffu, expert >= 0);
+#pragma unroll 1
+  for (int bit = 0; bit < bits; ++bit) {
+    const bool set = (expert >> bit & 1) != 0;
+    const uint32_t with = __ballot_sync(0xffffffffu, set);
+    same &= set ? with : ~with;
   }
   const int32_t before = __popc(same & ((1u << LaneId()) - 1));
   const int32_t base = expert >= 0 ? counts[expert] : 0;
@@ -42,6 +45,7 @@ __device__ inline RowPlace PlaceOfRoute(const PathView& path, const GroupTables&
   int32_t rank = tables.whole_at[expert];
   if (rank < 0) {
     const int32_t* alloc = tables.alloc + expert;
+#pragma unroll 1
     for (rank = 0; rank < path.geometry.ranks - 1 && g >= *alloc; ++rank) {
       g -= *alloc;
       alloc += experts;
@@ -56,8 +60,8 @@ __device__ inline int32_t EncodeRoute(const PathView& path, int32_t first_lane, 
                                       const RowPlace& place) {
   const int32_t rank = goes ? place.rank : -1;
   bool is_primary = true;
-  for (int32_t k = 0; k < path.geometry.topk; ++k) {
-    const int32_t lane = first_lane + k;
+#pragma unroll 1
+  for (int32_t lane = first_lane; lane < first_lane + path.geometry.topk; ++lane) {
     const int32_t other = __shfl_sync(0xffffffffu, rank, lane % kWarp);
     if (lane < LaneId() && other == rank) is_primary = false;
   }
@@ -70,34 +74,37 @@ __device__ inline int32_t EncodeRoute(const PathView& path, int32_t first_lane, 
 __device__ inline void AssignRoutes(const PathView& path, const PlanningArguments& arguments,
                                     const PlanningMemory& memory) {
   const int32_t topk = path.geometry.topk;
-  const int32_t lane = LaneId();
   if (WarpOfBlock() < memory.shape.warps) {
     const TokenRange tokens =
         Part(TokensOfBlock(arguments.token_count), WarpOfBlock(), memory.shape.warps);
-    int32_t* counts = memory.warp_counts + int64_t{WarpOfBlock()} * path.geometry.experts;
+    int32_t* counts = memory.warp_counts + WarpOfBlock() * path.geometry.experts;
+    const int bits = 32 - __clz(path.geometry.experts - 1);
     // Whole tokens at a time; the next ones are read ahead.
-    const int32_t step = kWarp / topk;
+    const RoutesOfLane lane(topk);
     const auto expert_at = [&](int32_t first) {
-      const bool is_route = lane < step * topk && first + lane / topk < tokens.end;
-      return is_route ? arguments.scratch.routes[int64_t{first} * topk + lane] : kNoRoute;
+      return lane.IsRoute(first, tokens.end)
+                 ? arguments.scratch.routes[int64_t{first} * topk + LaneId()]
+                 : kNoRoute;
     };
     int32_t next = expert_at(tokens.begin);
-    for (int32_t first = tokens.begin; first < tokens.end; first += step) {
+#pragma unroll 1
+    for (int32_t first = tokens.begin; first < tokens.end; first += lane.tokens) {
       const int32_t expert = next;
-      next = expert_at(first + step);
-      const int32_t place = TakePlace(expert, counts);
+      next = expert_at(first + lane.tokens);
+      const int32_t place = TakePlace(expert, bits, counts);
       RowPlace row;
       if (expert >= 0) {
         row = PlaceOfRoute(path, memory.tables, expert, memory.earlier[expert] + place);
       }
-      const int32_t dst = EncodeRoute(path, lane / topk * topk, expert >= 0, row);
-      if (expert != kNoRoute) arguments.plan.dst[int64_t{first} * topk + lane] = dst;
+      const int32_t dst = EncodeRoute(path, lane.token * topk, expert >= 0, row);
+      if (expert != kNoRoute) arguments.plan.dst[int64_t{first} * topk + LaneId()] = dst;
     }
   }
-  const int64_t end = path.geometry.routes();
-  const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
-  int64_t i = int64_t{arguments.token_count} * topk;
-  for (i += int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x; i < end; i += step) {
+  const int32_t end = path.geometry.routes();
+  const auto step = static_cast<int32_t>(gridDim.x * kDispatchThreads);
+  int32_t i = arguments.token_count * topk;
+#pragma unroll 1
+  for (i += static_cast<int32_t>(blockIdx.x * kDispatchThreads + threadIdx.x); i < end; i += step) {
     arguments.plan.dst[i] = kMaskedRoute;
   }
 }

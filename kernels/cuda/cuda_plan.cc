@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ absl::Status Read(int device, const T* from, size_t count, std::vector<T>& to) {
                         reinterpret_cast<const std::byte*>(from));
 }
 
+// The lists in order of primary rows: the kernel makes them in that of its warps.
 absl::Status ReadDuplicates(int device, const CudaPlan& plan, PlanTensors& tensors) {
   const PlanView& view = plan.view();
   std::vector<PlanCounts> counts;
@@ -24,11 +26,19 @@ absl::Status ReadDuplicates(int device, const CudaPlan& plan, PlanTensors& tenso
   std::vector<DeviceDuplicateGroup> groups;
   absl::Status status = Read(device, view.duplicate_groups, counts[0].duplicate_groups, groups);
   if (!status.ok()) return status;
+  std::vector<int32_t> rows;
+  status = Read(device, view.duplicate_rows, counts[0].duplicate_rows, rows);
+  if (!status.ok()) return status;
+  std::sort(groups.begin(), groups.end(),
+            [](const auto& a, const auto& b) { return a.primary_row < b.primary_row; });
   for (const DeviceDuplicateGroup& group : groups) {
+    const auto start = static_cast<int32_t>(tensors.duplicate_rows.size());
     tensors.duplicate_groups.insert(tensors.duplicate_groups.end(),
-                                    {group.primary_row, group.start, group.count()});
+                                    {group.primary_row, start, group.count()});
+    const auto first = rows.begin() + group.start;
+    tensors.duplicate_rows.insert(tensors.duplicate_rows.end(), first, first + group.count());
   }
-  return Read(device, view.duplicate_rows, counts[0].duplicate_rows, tensors.duplicate_rows);
+  return absl::OkStatus();
 }
 
 }  // namespace

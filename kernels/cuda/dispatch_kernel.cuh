@@ -25,12 +25,11 @@ namespace perigee {
 // GridWords::verdicts of a dispatch.
 enum : int { kNotEntered = 0, kBadCounts = 1, kNotLeft = 2 };
 
-// What other phases write into is made ready: by all blocks, before a grid barrier.
+// What other phases add to is made ready, before a grid barrier.
 __device__ inline void ClearPlan(const PathView& path, const PlanView& plan) {
-  const int64_t step = int64_t{gridDim.x} * kDispatchThreads;
-  const int64_t first = int64_t{blockIdx.x} * kDispatchThreads + threadIdx.x;
-  for (int64_t row = first; row < path.logical_rows; row += step) plan.duplicate_rows[row] = -1;
-  if (first == 0) path.grid->next_own = 0;
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  *plan.counts = PlanCounts();
+  path.grid->next_own = 0;
 }
 
 // The tables by which routes are placed. False where they cannot be made: in every block that
@@ -64,16 +63,14 @@ __device__ inline bool MakePlan(const PathView& path, const OperationMark& mark,
   ClearLinks(path);
   CountRoutes(path, planning, memory);
   if (!grid.Sync()) return false;
+  SumCountsOfBlocks(path, mark, planning, memory);
   if (blockIdx.x == 0) {
-    PublishCounts(path, mark, planning);
     __syncthreads();
     // Orders: peers' reads of this shard in the last combine, and their histograms, before what
     // follows.
     if (!Enter(path, mark, entry, site) && threadIdx.x == 0) SetVerdict(path.grid, kNotEntered);
     if (threadIdx.x == 0) path.state->bad_route = UINT32_MAX;  // as the next dispatch expects it
   }
-  SumBlockCounts(path, planning.scratch, static_cast<int32_t>(blockIdx.x),
-                 [&](int32_t expert, int32_t sum) { memory.earlier[expert] = sum; });
   if (!grid.Sync() || Verdict(path.grid, kNotEntered)) return false;
   if (MakeTables(path, mark, planning, memory, grid)) AssignRoutes(path, planning, memory);
   return grid.Sync() && !Verdict(path.grid, kBadCounts);
@@ -165,17 +162,6 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   if (blockIdx.x == 0) AwaitKernelAhead();
 }
 
-// The plan's duplicate lists, when all ranks have arrived with what they sent. False where there
-// are none, for all blocks alike.
-__device__ inline bool ListDuplicates(const PathView& path, const OperationMark& mark,
-                                      const PlanningArguments& planning, int32_t used,
-                                      GridBarrier& grid) {
-  const bool possible = StartGroups(path, mark, planning, used);
-  if (!grid.Sync() || !possible) return false;
-  PlaceDuplicates(path, mark, planning, used);
-  return true;
-}
-
 // When this rank has sent what it has: all ranks have. For all blocks alike.
 __device__ inline bool Leave(const PathView& path, const OperationMark& mark, GridBarrier& grid) {
   BarrierSite site;
@@ -224,7 +210,7 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   const int32_t used = UsedRows(send.plan, path.geometry);
   goes_on = Leave(path, mark, grid);
   LaunchDependents();
-  if (goes_on) goes_on = ListDuplicates(path, mark, planning, used, grid);
+  if (goes_on) ListDuplicates(path, mark, planning.plan, used);
   // Not by lists that were found malformed.
   if (goes_on && send.expands_here && grid.Sync() && !Stopped(path)) {
     ExpandHere(path, mark, send.plan, shape, shared);

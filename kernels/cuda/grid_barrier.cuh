@@ -53,7 +53,9 @@ class GridBarrier {
   __device__ bool Await(uint32_t wanted) {
     uint64_t next_poll = 0;
     bool wanted_away = false;
+#pragma unroll 1
     while (true) {
+#pragma unroll 1
       for (int i = 0; i < kLooksAtATime; ++i) {
         if (Load(&words_->arrived) >= wanted) return true;
       }

@@ -50,13 +50,27 @@ struct TokenRange {
   int32_t end = 0;
 };
 __device__ inline TokenRange Part(const TokenRange& all, int32_t part, int32_t parts) {
-  const int32_t each = (all.end - all.begin + parts - 1) / parts;
+  const auto each = static_cast<int32_t>(static_cast<uint32_t>(all.end - all.begin + parts - 1) /
+                                         static_cast<uint32_t>(parts));
   const int32_t begin = min(all.begin + part * each, all.end);
   return {begin, min(begin + each, all.end)};
 }
 __device__ inline TokenRange TokensOfBlock(int32_t token_count) {
   return Part({0, token_count}, static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x));
 }
+
+// A warp that works through whole tokens' routes, a lane a route.
+struct RoutesOfLane {
+  int32_t tokens = 0;  // at a time
+  int32_t token = 0;   // this lane's among them; as many where it has none
+
+  __device__ explicit RoutesOfLane(int32_t topk)
+      : tokens(kWarp / topk), token(min(LaneId() / topk, tokens)) {}
+  // Whether the lane has one, `first` being the first token of those before `end`.
+  __device__ bool IsRoute(int32_t first, int32_t end) const {
+    return token < tokens && first + token < end;
+  }
+};
 
 }  // namespace perigee
 

@@ -71,8 +71,7 @@ struct PlanningShape {
 
 struct PlanningScratch {
   int32_t* routes = nullptr;  // [S * K] this rank's, private: what is counted is what is placed
-  int32_t* block_counts = nullptr;     // [blocks, E] routes
-  int32_t* duplicate_start = nullptr;  // [NvS] where a primary's duplicates begin in the list
+  int32_t* block_counts = nullptr;  // [blocks, E] routes
   // Where they are not shared: [blocks, E], [blocks, warps, E], and GroupTables.
   int32_t* sums = nullptr;
   int32_t* warp_counts = nullptr;
@@ -92,7 +91,6 @@ inline PlanningScratch PlacePlanningScratch(const Geometry& geometry, int32_t bl
   PlanningScratch scratch;
   scratch.routes = place(geometry.routes());
   scratch.block_counts = place(blocks * experts);
-  scratch.duplicate_start = place(geometry.logical_rows());
   if (!shape.sums_are_shared) scratch.sums = place(blocks * experts);
   if (!shape.counts_are_shared) scratch.warp_counts = place(blocks * shape.warps * experts);
   if (!shape.tables_are_shared) scratch.tables = place(GroupTables::Words(geometry));

@@ -65,12 +65,12 @@ TEST(PlanningScratchTest, PartsFollowEachOtherAndFit) {
       const PlanningScratch scratch = PlacePlanningScratch(geometry, blocks, base, &same_bytes);
       EXPECT_EQ(same_bytes, size_bytes);
       const auto* begin = reinterpret_cast<const int32_t*>(base);
-      const int32_t* const parts[] = {begin, scratch.routes, scratch.block_counts,
-                                      scratch.duplicate_start};
+      const int32_t* const parts[] = {begin, scratch.routes, scratch.block_counts};
       for (size_t i = 1; i < std::size(parts); ++i) EXPECT_GE(parts[i], parts[i - 1]);
-      EXPECT_GE(scratch.duplicate_start - scratch.block_counts, int64_t{blocks} * geometry.experts);
-      EXPECT_LE(reinterpret_cast<std::byte*>(scratch.duplicate_start + geometry.logical_rows()),
-                base + size_bytes);
+      EXPECT_GE(scratch.block_counts - scratch.routes, geometry.routes());
+      EXPECT_LE(
+          reinterpret_cast<std::byte*>(scratch.block_counts + int64_t{blocks} * geometry.experts),
+          base + size_bytes);
       const PlanningShape shape = PlanningShape::Of(geometry, blocks);
       EXPECT_EQ(scratch.sums == nullptr, shape.sums_are_shared);
       EXPECT_EQ(scratch.warp_counts == nullptr, shape.counts_are_shared);

@@ -33,8 +33,9 @@ struct ShardView {
   PlanningHeader* planning = nullptr;  // [2] by sequence parity; written by the owner
   int32_t* histograms = nullptr;       // [2, E] routes of the owner to each expert; likewise
   float* row_weights = nullptr;        // [NvS]
-  int32_t* duplicate_primary =
-      nullptr;  // [NvS] by source ranks: a duplicate's primary row, else -1
+  // [NvS] by source ranks: of a duplicate, its primary row, else -1. On the CUDA backend a chain
+  // from a primary through its duplicates (kernels/cuda/send_routes.cuh).
+  int32_t* duplicate_primary = nullptr;
   // [NvS] likewise: a duplicate's place among those of its token here (DuplicateLink,
   // kernels/plan/destination.h). Of a primary: 0 on the host backend, the number of its duplicates
   // and a flag on the CUDA backend (kernels/cuda/send_routes.cuh).

@@ -48,7 +48,7 @@ flags=(--config=portable --strip=always)
 programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-worker)
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
-tests+=(//tests/integration:cuda_run_test //tests/device:{link,nccl}_bench)
+tests+=(//tests/integration:cuda_run_test //tests/device:{launch,link,nccl}_bench)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"
 
 bin=$("${bazel[@]}" info "${flags[@]}" bazel-bin)

@@ -128,6 +128,7 @@ bench() {
 run_bench() {
   local traces=.device/traces trace number
   start_mps
+  check "launch_bench" 60 .device/tests/launch_bench 8
   bench "bench" 120 all --shape S4096,H7168,K8,E256,P128 --shape S8192,H3584,K8,E256,P128 \
     --shape S128,H7168,K8,E256,P16
   bench "bench plan" 120 plan --shape S8192,H3584,K8,E256 --shape S8192,H3584,K8,E896

@@ -13,10 +13,14 @@ _TARGETS = [
     "-gencode=arch=compute_90,code=compute_90",
 ]
 
+# A kernel with local memory may make its first launch wait until the device is idle, while other
+# ranks' kernels on it wait for the one that is launched: such kernels are not built.
+_NO_LOCAL_MEMORY = "-Xptxas=--warn-on-local-memory-usage,-Werror"
+
 _MODES = {
     "dbg": ["-g", "-O1"],
     "fastbuild": ["-O1"],
-    "opt": ["-O3", "-DNDEBUG", "-lineinfo"],
+    "opt": ["-O3", "-DNDEBUG", "-lineinfo", _NO_LOCAL_MEMORY],
 }
 
 def _compile(ctx, toolchain, context):
