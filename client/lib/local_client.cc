@@ -2,18 +2,15 @@
 
 #include <poll.h>
 
-#include <cstring>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/layout/abi.h"
+#include "client/lib/attach_request.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/plan/validate.h"
 #include "proto/local/attach_message.h"
 #include "proto/local/spin_budget.h"
-#include "proto/support/resource_name.h"
 
 namespace perigee {
 namespace {
@@ -30,26 +27,6 @@ absl::StatusOr<Geometry> GeometryOf(const v1::AttachTicket& ticket) {
     return absl::InvalidArgumentError(absl::StrCat("the ticket's shape: ", status.message()));
   }
   return geometry;
-}
-
-absl::StatusOr<AttachRequest> RequestFor(const v1::AttachTicket& ticket) {
-  const absl::StatusOr<BufferNameParts> name = ParseBufferName(ticket.buffer());
-  if (!name.ok()) return name.status();
-  AttachRequest request;
-  request.abi = kDataPathAbi;
-  request.page_version = kCommandPageVersion;
-  request.group_hash = HashGroupName(name->group.group_name());
-  request.generation = ticket.generation();
-  request.buffer = ticket.buffer_id();
-  request.rank = ticket.rank();
-  if (ticket.ticket().size() != request.ticket.size() ||
-      !absl::SimpleHexAtoi(ticket.incarnation(), &request.incarnation)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ticket has ", ticket.ticket().size(), " bytes, expected ",
-                     request.ticket.size(), ", and incarnation '", ticket.incarnation(), "'"));
-  }
-  std::memcpy(request.ticket.data(), ticket.ticket().data(), request.ticket.size());
-  return request;
 }
 
 CommandPageIdentity IdentityFor(const v1::AttachTicket& ticket) {
@@ -200,13 +177,6 @@ absl::StatusOr<LocalCompletion> LocalClient::Wait(uint64_t command, absl::Durati
   if (!last.ok()) return last.status();
   if (last->has_value()) return **std::move(last);
   return completion;
-}
-
-absl::StatusOr<LocalCompletion> LocalClient::Run(const LocalOperation& operation,
-                                                 absl::Duration timeout) {
-  const absl::StatusOr<uint64_t> command = Submit(operation);
-  if (!command.ok()) return command.status();
-  return Wait(*command, timeout);
 }
 
 absl::Status LocalClient::Detach() {

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "client/lib/rank_client.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/client_arena.h"
@@ -39,7 +40,7 @@ struct LocalClientOptions {
 // From one thread at a time. What Submit and Wait return is about the way to the worker; how a
 // command ended is in its completion, whose status, reason and place are those of RankStatus
 // (proto/v1/error.proto).
-class LocalClient {
+class LocalClient final : public RankClient {
  public:
   // Spends the ticket (Client::IssueAttachTicket). INVALID_ARGUMENT: a ticket that cannot be, or a
   // worker that shares something else than the ticket says; PERMISSION_DENIED: the worker refuses
@@ -47,14 +48,14 @@ class LocalClient {
   // nobody answers; DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<LocalClient>> Attach(
       const v1::AttachTicket& ticket, const LocalClientOptions& options = {});
-  ~LocalClient();  // Detach
+  ~LocalClient() override;  // Detach
   LocalClient(const LocalClient&) = delete;
   LocalClient& operator=(const LocalClient&) = delete;
 
-  const Geometry& geometry() const { return geometry_; }
-  int32_t hidden_size() const { return hidden_size_; }  // H
-  RankId rank() const { return rank_; }
-  Generation generation() const { return generation_; }
+  const Geometry& geometry() const override { return geometry_; }
+  int32_t hidden_size() const override { return hidden_size_; }  // H
+  RankId rank() const override { return rank_; }
+  Generation generation() const override { return generation_; }
   // Of the next collective operation.
   Sequence next_sequence() const { return producer_->next_sequence(); }
 
@@ -72,23 +73,19 @@ class LocalClient {
   // The plan of the last dispatch that made one.
   const ClientPlanView& plan() const { return arena_.plan; }
 
-  // Its number, for Wait. RESOURCE_EXHAUSTED: kCommandSlots commands are under way. Else the
-  // attachment is over, and this is why. Nothing was submitted then.
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation);
-  // How it ended. DEADLINE_EXCEEDED: it is still under way; OUT_OF_RANGE: no such command, or more
-  // than kCommandSlots have followed it; UNAVAILABLE: the worker has gone; else the attachment is
-  // over, and this is why.
-  absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout);
-  // Both. The completion's own status is not looked at.
-  absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
+  RankMemory memory() const override {
+    return {hidden(),           topk_experts(), route_weights(), output(),
+            gathered_weights(), rows(),         row_weights(),   plan()};
+  }
 
-  // Why the worker has ended the attachment, with all that it told; none while it has not, and
-  // after Detach.
-  absl::optional<LocalCompletion> End() { return producer_->End(); }
+  // As RankClient has it; where it is over, UNAVAILABLE: the worker has gone.
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
+  absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override;
+  absl::optional<LocalCompletion> End() override { return producer_->End(); }
 
   // Leaves in good order, and waits for the worker to have let go. No command is under way: leaving
   // in the middle of a collective operation ends the generation. Idempotent.
-  absl::Status Detach();
+  absl::Status Detach() override;
 
  private:
   struct Shared {

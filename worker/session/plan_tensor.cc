@@ -13,6 +13,7 @@ absl::StatusOr<PlanTensor> SelectPlanTensor(const PlanTensors& plan, const std::
   if (name == "zero_fill_ranges") return PlanTensor{{groups, 2}, plan.zero_fill_ranges};
   if (name == "experts_to_copy") return PlanTensor{{ranks, geometry.slots}, plan.experts_to_copy};
   if (name == "load") return PlanTensor{{ranks}, plan.load};
+  if (name == "home_load") return PlanTensor{{ranks}, plan.home_load};
   if (name == "remote_stats") return PlanTensor{{2}, plan.remote_stats};
   if (name == "duplicate_groups") {
     const int64_t count = static_cast<int64_t>(plan.duplicate_groups.size()) / 3;
@@ -23,8 +24,8 @@ absl::StatusOr<PlanTensor> SelectPlanTensor(const PlanTensors& plan, const std::
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "a plan has no tensor '", name.substr(0, 64),
-      "', expected dst, cu_seqlens, zero_fill_ranges, experts_to_copy, load, remote_stats, "
-      "duplicate_groups or duplicate_rows"));
+      "', expected dst, cu_seqlens, zero_fill_ranges, experts_to_copy, load, home_load, "
+      "remote_stats, duplicate_groups or duplicate_rows"));
 }
 
 }  // namespace perigee

@@ -1,12 +1,9 @@
-// The program of `perigee run moe-layer`, the names it uses on workers, and what a lost rank means
-// for the ranks of a group.
+// The program of `perigee run moe-layer`, and the names it uses on workers.
 #ifndef PERIGEE_CLIENT_CLI_RUN_LAYER_PROGRAM_H_
 #define PERIGEE_CLIENT_CLI_RUN_LAYER_PROGRAM_H_
 
 #include <cstdint>
 
-#include "proto/v1/error.pb.h"
-#include "proto/v1/groups.pb.h"
 #include "proto/v1/program.pb.h"
 
 namespace perigee {
@@ -18,10 +15,6 @@ inline constexpr const char* kOutputTensor = "output";
 
 // dispatch, prefetch_weights, run_experts with route weights, combine; `iterations` times.
 v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations);
-
-// What every rank of a FENCED group has to say where no call was running that could bring their own
-// words.
-v1::GroupError LossOf(const v1::Group& group);
 
 }  // namespace perigee
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/run/layer_program.h"
 #include "client/lib/group_error.h"
+#include "client/lib/group_loss.h"
 #include "client/lib/rank_tensors.h"
 #include "proto/support/defaults.h"
 #include "proto/support/resource_name.h"

@@ -1,0 +1,25 @@
+#include "client/lib/rank_client.h"
+
+namespace perigee {
+
+absl::StatusOr<LocalCompletion> RankClient::Run(const LocalOperation& operation,
+                                                absl::Duration timeout) {
+  const absl::StatusOr<uint64_t> command = Submit(operation);
+  if (!command.ok()) return command.status();
+  return Wait(*command, timeout);
+}
+
+RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {
+  const size_t elements = static_cast<size_t>(geometry.tokens) * hidden;
+  const size_t routes = static_cast<size_t>(geometry.routes());
+  RankMemory memory;
+  memory.hidden = {arena.hidden, elements};
+  memory.topk_experts = {arena.topk_experts, routes};
+  memory.route_weights = {arena.route_weights, routes};
+  memory.output = {arena.output, elements};
+  memory.gathered_weights = {arena.gathered_weights, routes};
+  memory.plan = arena.plan;
+  return memory;
+}
+
+}  // namespace perigee

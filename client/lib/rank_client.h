@@ -1,0 +1,89 @@
+// One rank of a buffer as a framework uses it, whatever the way there: code that is written against
+// this runs unchanged
+//
+//   LocalClient           in a process on the worker's machine (client/lib/local_client.h)
+//   OpenRemoteRanks       in one process anywhere, for all ranks (client/lib/remote_ranks.h)
+//   EmbeddedWorker        in the process that is the worker (worker/embedded/embedded_worker.h)
+//
+// Tokens and results have places in memory that the client gives; an operation is submitted without
+// waiting, and a wait ends with how it went. Every rank has its client, and all of them submit the
+// same collective operations, with the same choice of route weights, in the same order: each takes
+// a sequence, and what one rank leaves out the others wait for. run_experts is not collective; what
+// a remote rank asks of it is in remote_ranks.h.
+#ifndef PERIGEE_CLIENT_LIB_RANK_CLIENT_H_
+#define PERIGEE_CLIENT_LIB_RANK_CLIENT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "kernels/common/bfloat16.h"
+#include "kernels/common/ids.h"
+#include "kernels/layout/client_arena.h"
+#include "kernels/layout/geometry.h"
+#include "proto/local/completion_record.h"
+#include "proto/local/local_command.h"
+
+namespace perigee {
+
+// Where a rank's tensors are. An operation reads what it reads, and writes what it writes, between
+// its submission and its completion; nobody touches that meanwhile.
+struct RankMemory {
+  // Read by dispatch.
+  absl::Span<BFloat16> hidden;       // [S, H]
+  absl::Span<int32_t> topk_experts;  // [S, K]; -1: masked
+  absl::Span<float> route_weights;   // [S, K]
+  // Written by combine; the second where route weights are gathered.
+  absl::Span<const BFloat16> output;         // [S, H]
+  absl::Span<const float> gathered_weights;  // [S, K]
+  // The rank's shard, grouped by expert: rows that dispatch delivers and combine sums, for experts
+  // of the framework's own. Empty where the shard is out of reach: of a remote rank.
+  absl::Span<BFloat16> rows;      // [NvS, H]
+  absl::Span<float> row_weights;  // [NvS]
+  // Of the last dispatch that made a plan.
+  ClientPlanView plan;
+};
+
+// From one thread at a time; clients of different ranks from different threads. What Submit and
+// Wait return is about the way to the worker; how a command ended is in its completion, whose
+// status, reason and place are those of RankStatus (proto/v1/error.proto).
+class RankClient {
+ public:
+  virtual ~RankClient() = default;  // Detach
+
+  virtual const Geometry& geometry() const = 0;
+  virtual int32_t hidden_size() const = 0;  // H
+  virtual RankId rank() const = 0;
+  virtual Generation generation() const = 0;
+  // The same as long as the client lives. After Detach it is memory of this process alone.
+  virtual RankMemory memory() const = 0;
+
+  // Its number, for Wait; they ascend from 0. Does not wait for anything. RESOURCE_EXHAUSTED:
+  // kCommandSlots commands are under way; FAILED_PRECONDITION: detached. Else the way to the rank
+  // is over, and this is why. Nothing was submitted then.
+  virtual absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) = 0;
+  // How it ended. DEADLINE_EXCEEDED: it is still under way; OUT_OF_RANGE: no such command, or more
+  // than kCommandSlots have followed it; FAILED_PRECONDITION: detached; else the way to the rank is
+  // over, and this is why: no command that has not ended will.
+  virtual absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) = 0;
+  // Both. The completion's own status is not looked at.
+  absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
+
+  // Why the way to the rank is over, with all that is known of it; none while it is not, and after
+  // Detach.
+  virtual absl::optional<LocalCompletion> End() = 0;
+
+  // Leaves in good order, and waits for the worker to have let go. No command is under way.
+  // Idempotent.
+  virtual absl::Status Detach() = 0;
+};
+
+// What lies in an arena of the client's shape; no shard.
+RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_LIB_RANK_CLIENT_H_

@@ -1,0 +1,156 @@
+#include "client/lib/remote_round.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int32_t kTokens = 8;
+
+class RemoteRoundTest : public ::testing::Test {
+ protected:
+  RemoteRound Decide(const std::vector<LocalOperation>& operations) {
+    return DecideRound(operations, kTokens, plans_);
+  }
+  // Every rank keeps it, each under a number of its own: 10, 11, 12.
+  void KeepEverywhere(const std::string& name, uint64_t sequence) {
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      plans_.Keep(RankId(rank), LocalPlanId(10 + rank), {name, sequence});
+    }
+  }
+  static std::string Told(const RemoteRound& round, int32_t rank) {
+    return round.told[rank] ? round.told[rank]->reason : "";
+  }
+
+  RemotePlans plans_{3};
+};
+
+TEST_F(RemoteRoundTest, ADispatchIsOneProgramWhateverTheNumbersAndCounts) {
+  const RemoteRound round =
+      Decide({LocalDispatch{LocalPlanId(1), 0, true}, LocalDispatch{LocalPlanId(7), kTokens, true},
+              LocalDispatch{LocalPlanId(1), 3, true}});
+  ASSERT_TRUE(round.operation.has_value());
+  const v1::DispatchOperation& dispatch = round.operation->dispatch();
+  EXPECT_EQ(dispatch.hidden(), kRemoteHidden);
+  EXPECT_EQ(dispatch.topk_experts(), kRemoteTopkExperts);
+  EXPECT_EQ(dispatch.route_weights(), kRemoteRouteWeights);
+  EXPECT_EQ(dispatch.plan(), round.new_plan);
+  EXPECT_TRUE(dispatch.saved_plan().empty());
+}
+
+TEST_F(RemoteRoundTest, ANameIsNotUsedWhileARankKeepsItsPlan) {
+  const std::string first = plans_.FreeName();
+  KeepEverywhere(first, 1);
+  const std::string second = plans_.FreeName();
+  EXPECT_NE(second, first);
+  plans_.Release(RankId(0), LocalPlanId(10));
+  plans_.Release(RankId(1), LocalPlanId(11));
+  EXPECT_EQ(plans_.FreeName(), second);
+  plans_.Release(RankId(2), LocalPlanId(12));
+  EXPECT_EQ(plans_.FreeName(), first);
+}
+
+TEST_F(RemoteRoundTest, APlanIsTheSameUnderEveryRanksOwnNumber) {
+  KeepEverywhere("p", 4);
+  const RemoteRound round =
+      Decide({LocalCombine{LocalPlanId(10), false}, LocalCombine{LocalPlanId(11), false},
+              LocalCombine{LocalPlanId(12), false}});
+  ASSERT_TRUE(round.operation.has_value());
+  EXPECT_EQ(round.operation->combine().plan(), "p");
+  EXPECT_TRUE(round.operation->combine().route_weights_output().empty());
+}
+
+TEST_F(RemoteRoundTest, RanksThatMeanDifferentPlansDisagree) {
+  KeepEverywhere("p", 4);
+  plans_.Keep(RankId(1), LocalPlanId(11), {"q", 9});
+  const RemoteRound round =
+      Decide({LocalCombine{LocalPlanId(10), false}, LocalCombine{LocalPlanId(11), false},
+              LocalCombine{LocalPlanId(12), false}});
+  EXPECT_FALSE(round.operation.has_value());
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(Told(round, rank), "DISAGREEMENT");
+    EXPECT_EQ(round.told[rank]->awaited_rank, rank == 1 ? 0 : 1);
+    EXPECT_THAT(std::string(round.told[rank]->status.message()),
+                HasSubstr("rank 1 says combine by a plan of sequence 9, rank 0 says combine by a "
+                          "plan of sequence 4"));
+  }
+}
+
+TEST_F(RemoteRoundTest, RanksThatMeanDifferentOperationsDisagree) {
+  KeepEverywhere("p", 4);
+  const RemoteRound round =
+      Decide({LocalBarrier{}, LocalBarrier{}, LocalPrefetchWeights{LocalPlanId(12), 0, 3}});
+  EXPECT_EQ(Told(round, 0), "DISAGREEMENT");
+  EXPECT_EQ(round.told[0]->awaited_rank, 2);
+  const RemoteRound weights =
+      Decide({LocalDispatch{LocalPlanId(1), 1, true}, LocalDispatch{LocalPlanId(1), 1, false},
+              LocalDispatch{LocalPlanId(1), 1, true}});
+  EXPECT_EQ(Told(weights, 2), "DISAGREEMENT");
+}
+
+TEST_F(RemoteRoundTest, WhatOneRankCannotDoTheOthersHearIsDeclined) {
+  KeepEverywhere("p", 4);
+  plans_.Release(RankId(2), LocalPlanId(12));
+  const RemoteRound round =
+      Decide({LocalCombine{LocalPlanId(10), false}, LocalCombine{LocalPlanId(11), false},
+              LocalCombine{LocalPlanId(12), false}});
+  EXPECT_FALSE(round.operation.has_value());
+  EXPECT_EQ(Told(round, 0), "DECLINED");
+  EXPECT_EQ(round.told[1]->awaited_rank, 2);
+  EXPECT_EQ(Told(round, 2), "STALE_OBJECT");
+  for (const int32_t count : {-1, kTokens + 1}) {
+    const RemoteRound bad =
+        Decide({LocalDispatch{LocalPlanId(1), count, false},
+                LocalDispatch{LocalPlanId(1), 1, false}, LocalDispatch{LocalPlanId(1), 1, false}});
+    EXPECT_EQ(Told(bad, 0), "INVALID_PROGRAM") << count;
+    EXPECT_EQ(Told(bad, 1), "DECLINED") << count;
+  }
+}
+
+TEST_F(RemoteRoundTest, ExpertsOfSomeRanksAreRefusedAndTheOthersWait) {
+  KeepEverywhere("p", 4);
+  const LocalRunExperts experts{LocalPlanId(10), 0, 3, false};
+  const RemoteRound some = Decide({experts, LocalBarrier{}, LocalBarrier{}});
+  EXPECT_FALSE(some.operation.has_value());
+  EXPECT_EQ(Told(some, 0), "INVALID_PROGRAM");
+  EXPECT_FALSE(some.told[1].has_value());
+  const RemoteRound all = Decide({experts, LocalRunExperts{LocalPlanId(11), 0, 3, false},
+                                  LocalRunExperts{LocalPlanId(12), 0, 3, false}});
+  ASSERT_TRUE(all.operation.has_value());
+  EXPECT_EQ(all.operation->run_experts().weights_version(), 3u);
+}
+
+TEST_F(RemoteRoundTest, BooksAreKeptByEachRankAlone) {
+  KeepEverywhere("p", 4);
+  const LocalClonePlan clone{LocalPlanId(5), LocalPlanId(10)};
+  EXPECT_TRUE(IsBookkeeping(clone));
+  EXPECT_FALSE(IsBookkeeping(LocalBarrier{}));
+  EXPECT_TRUE(KeepBooks(clone, RankId(0), plans_).status.ok());
+  EXPECT_EQ(KeepBooks(clone, RankId(1), plans_).reason, "STALE_OBJECT");
+  EXPECT_TRUE(KeepBooks(LocalReleasePlan{LocalPlanId(10)}, RankId(0), plans_).status.ok());
+  EXPECT_EQ(plans_.Find(RankId(0), LocalPlanId(5))->name, "p");
+  EXPECT_EQ(KeepBooks(LocalReleasePlan{LocalPlanId(10)}, RankId(0), plans_).reason, "STALE_OBJECT");
+  EXPECT_TRUE(KeepBooks(LocalEmpty{}, RankId(2), plans_).status.ok());
+}
+
+TEST_F(RemoteRoundTest, ARankKeepsOnlySoManyPlans) {
+  for (uint64_t id = 1; id <= kMaxRemotePlans; ++id) {
+    plans_.Keep(RankId(1), LocalPlanId(id), {"p", 1});
+  }
+  const LocalDispatch dispatch{LocalPlanId(kMaxRemotePlans + 1), 1, false};
+  const RemoteRound round = Decide({dispatch, dispatch, dispatch});
+  ASSERT_TRUE(round.told[1].has_value());
+  EXPECT_EQ(round.told[1]->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Told(round, 0), "DECLINED");
+  const LocalDispatch again{LocalPlanId(kMaxRemotePlans), 1, false};
+  EXPECT_TRUE(Decide({again, again, again}).operation.has_value());
+}
+
+}  // namespace
+}  // namespace perigee
