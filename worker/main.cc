@@ -11,7 +11,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
@@ -23,6 +22,7 @@
 #include "proto/support/event_log.h"
 #include "worker/device_description.h"
 #include "worker/device_list.h"
+#include "worker/host_id.h"
 #include "worker/worker.h"
 
 ABSL_FLAG(std::string, name, "", "name of this worker: lower-case letters, digits and dashes");
@@ -58,18 +58,6 @@ const std::vector<std::string> kFlags = {
     "host",     "attach_dir",  "attach_uids",  "backend",
     "device",   "sms",         "threads",      "memory_handle",
     "ready_fd", "death_fd",    "list_devices", "describe_devices"};
-
-// A host name in the form that resource names have.
-std::string HostId() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0) return "localhost";
-  std::string id = absl::AsciiStrToLower(name);
-  id.resize(std::min<size_t>(id.size(), 63));
-  for (char& c : id) {
-    if (!absl::ascii_isalnum(c)) c = '-';
-  }
-  return id.empty() || id[0] == '-' ? "localhost" : id;
-}
 
 // Every mapping of a peer's memory holds a descriptor.
 void RaiseDescriptorLimit() {

@@ -62,6 +62,7 @@ class Worker::Impl {
 
   absl::Status Start();
   void Shutdown();
+  absl::StatusOr<EmbeddedAttachment> AttachEmbedded(const AttachRequest& request);
 
   const std::string& address() const { return server_->address(); }
   const std::string& incarnation() const { return incarnation_text_; }
@@ -167,6 +168,15 @@ void Worker::Impl::Leave(const absl::Status& status) {
   if (options_.on_leave) options_.on_leave(status);
 }
 
+absl::StatusOr<EmbeddedAttachment> Worker::Impl::AttachEmbedded(const AttachRequest& request) {
+  const std::string backend = options_.backend->info().name;
+  if (backend != "host") {
+    return absl::UnimplementedError(absl::StrCat(
+        "a client in the worker's own process works on backend host, and this is ", backend));
+  }
+  return clients_->AttachEmbedded(request);
+}
+
 // The coordinator hears of it first, and tells the peers while this worker is still cleaning up.
 void Worker::Impl::Shutdown() {
   if (shut_down_.exchange(true)) return;
@@ -195,5 +205,8 @@ const std::string& Worker::address() const { return impl_->address(); }
 const std::string& Worker::incarnation() const { return impl_->incarnation(); }
 const std::string& Worker::socket_path() const { return impl_->socket_path(); }
 void Worker::Shutdown() { impl_->Shutdown(); }
+absl::StatusOr<EmbeddedAttachment> Worker::AttachEmbedded(const AttachRequest& request) {
+  return impl_->AttachEmbedded(request);
+}
 
 }  // namespace perigee

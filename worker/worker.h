@@ -14,11 +14,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/backend.h"
+#include "proto/local/attach_message.h"
 #include "proto/local/wait_limit.h"
 #include "proto/support/clock.h"
 #include "proto/support/defaults.h"
 
 namespace perigee {
+
+struct EmbeddedAttachment;  // worker/attach/attach_server.h
 
 struct WorkerOptions {
   std::string name;                     // {w} of workers/{w}
@@ -56,6 +59,10 @@ class Worker {
   const std::string& address() const;      // host:port with the port it got
   const std::string& incarnation() const;  // 16 hex digits
   const std::string& socket_path() const;
+
+  // For a client in this process (worker/embedded/embedded_worker.h). UNIMPLEMENTED: the backend is
+  // not host; else AttachServer::AttachEmbedded. Not after Shutdown, nor while it runs.
+  absl::StatusOr<EmbeddedAttachment> AttachEmbedded(const AttachRequest& request);
 
   // Leaves in good order: streams to the coordinator end, a running program is aborted, memory is
   // given back, the socket file is gone. Bounded by about 2 s. Idempotent.

@@ -1,5 +1,6 @@
 #include "worker/attach/attach_server.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,9 +126,10 @@ void AttachServer::Run() {
     WatchLeases();
     ExpireTickets();
     AdvanceAll();
+    ServeEmbeddedCallers();
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (stopping_ && entries_.empty()) return;
+      if (stopping_ && entries_.empty() && embedded_callers_.empty()) return;
     }
     ServeCallers();
     accepting = AcceptAll();
@@ -244,6 +246,60 @@ absl::Status AttachServer::HandOver(uint64_t key, UnixSocket& socket,
             {"uid", client.uid}});
   Report(entry, v1::ClientReport::ATTACHED);
   return absl::OkStatus();
+}
+
+absl::StatusOr<EmbeddedAttachment> AttachServer::AttachEmbedded(const AttachRequest& request) {
+  std::future<absl::StatusOr<EmbeddedAttachment>> answer;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stopping_) return absl::UnavailableError("the worker ends");
+    embedded_callers_.push_back({request, {}});
+    answer = embedded_callers_.back().answer.get_future();
+  }
+  wake_.Set();
+  return answer.get();
+}
+
+// On the thread that also takes attachments apart: what is handed over is whole.
+void AttachServer::ServeEmbeddedCallers() {
+  std::vector<EmbeddedCaller> callers;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    callers.swap(embedded_callers_);
+  }
+  for (EmbeddedCaller& caller : callers) {
+    absl::StatusOr<EmbeddedAttachment> answer = HandOverEmbedded(caller.request);
+    if (!answer.ok()) {
+      LogEvent(LogLevel::kWarning, "attach_refused", {{"status", answer.status()}});
+    }
+    caller.answer.set_value(std::move(answer));
+  }
+}
+
+absl::StatusOr<EmbeddedAttachment> AttachServer::HandOverEmbedded(const AttachRequest& request) {
+  const absl::StatusOr<uint64_t> key = Redeem(request);
+  if (!key.ok()) return key.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = entries_.at(*key);
+  EmbeddedAttachment handed;
+  handed.attachment = entry.attachment;
+  if (!handed.attachment->Start()) return absl::UnavailableError("the attachment has been ended");
+  handed.reply = handed.attachment->reply();
+  handed.shape = handed.attachment->shape();
+  const std::array<int, kAttachParts> descriptors = handed.attachment->descriptors();
+  for (size_t part = 0; part < kAttachParts; ++part) {
+    handed.descriptors[part] = FileDescriptor(fcntl(descriptors[part], F_DUPFD_CLOEXEC, 0));
+    if (handed.descriptors[part].valid()) continue;
+    handed.attachment->Stop(Ended("this process has no descriptors left for its client"));
+    return absl::ResourceExhaustedError("no descriptors are left for the client's memory");
+  }
+  LogEvent(LogLevel::kInfo, "client_attached",
+           {{"attachment", entry.attachment_id},
+            {"generation", entry.generation.value},
+            {"pid", getpid()},
+            {"embedded", true}});
+  Report(entry, v1::ClientReport::ATTACHED);
+  return handed;
 }
 
 void AttachServer::WatchLeases() {

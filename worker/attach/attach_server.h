@@ -5,8 +5,10 @@
 
 #include <poll.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,6 +36,15 @@ struct AttachEvents {
   std::function<void(const AttachmentEnd&)> on_end;
 };
 
+// What a client in this process gets instead of an answer over a connection. Its lease is the
+// attachment itself: whoever has it stops it and awaits its end.
+struct EmbeddedAttachment {
+  std::shared_ptr<Attachment> attachment;
+  AttachReply reply;
+  std::array<FileDescriptor, kAttachParts> descriptors;  // duplicates
+  BufferShape shape;
+};
+
 // Thread-safe.
 class AttachServer {
  public:
@@ -49,6 +60,10 @@ class AttachServer {
   // no event comes: UNIMPLEMENTED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT: the ticket, id, life or
   // sequence; NOT_FOUND, FAILED_PRECONDITION: the buffer.
   absl::Status Serve(Session& session, const v1::ServeClientCommand& command, AttachEvents events);
+  // Presents a ticket from within this process; spends it as a connection does. Blocks until the
+  // server's thread has answered, which is soon. Errors: AttachTicketBook::Redeem; UNAVAILABLE: the
+  // attachment has been ended, or the server ends; RESOURCE_EXHAUSTED: no descriptors are left.
+  absl::StatusOr<EmbeddedAttachment> AttachEmbedded(const AttachRequest& request);
   // One that is unknown or has ended is fine.
   void End(Generation generation, uint64_t attachment_id, const std::string& reason);
 
@@ -67,6 +82,11 @@ class AttachServer {
     FileDescriptor process;  // perhaps not valid
     PeerCredentials client;
     bool over = false;
+  };
+  // A caller in this process.
+  struct EmbeddedCaller {
+    AttachRequest request;
+    std::promise<absl::StatusOr<EmbeddedAttachment>> answer;
   };
   struct Entry {
     Generation generation;
@@ -89,6 +109,8 @@ class AttachServer {
   absl::Status Attach(UnixSocket& socket);
   absl::StatusOr<uint64_t> Redeem(const AttachRequest& request);
   absl::Status HandOver(uint64_t key, UnixSocket& socket, const PeerCredentials& client);
+  void ServeEmbeddedCallers();
+  absl::StatusOr<EmbeddedAttachment> HandOverEmbedded(const AttachRequest& request);
   void WatchLeases();
   void WatchLease(Attachment& attachment, Lease& lease);
   void ExpireTickets();
@@ -106,6 +128,7 @@ class AttachServer {
   bool stopping_ = false;              // guarded by mutex_, as all below
   AttachTicketBook tickets_;           // by key
   std::map<uint64_t, Entry> entries_;  // entries are added by Serve and removed by the thread
+  std::vector<EmbeddedCaller> embedded_callers_;
   uint64_t last_key_ = 0;
   std::thread thread_;
 };

@@ -53,7 +53,7 @@ class SmallLayer {
  private:
   std::vector<double> ExpertRow(const RowSource& source) const;
 
-  const Geometry geometry_;
+  Geometry geometry_;
   std::vector<int32_t> token_counts_;        // [R]
   Matrix topk_;                              // [R][S, K]
   std::vector<std::vector<double>> hidden_;  // [R][S, H]

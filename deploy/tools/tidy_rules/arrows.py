@@ -43,10 +43,13 @@ FOLDERS = {
     "worker/session": _WORKER_OUTSIDE + ["worker/memory", "worker/ops"],
     "worker/attach": _WORKER_OUTSIDE + ["worker/memory", "worker/ops", "worker/session"],
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],
+    # Worker and client of its rank in one process: it implements the client's interface.
+    "worker/embedded": _WORKER_OUTSIDE + ["worker", "client/lib/rank_client.h",
+                                          "client/lib/attach_request.h"],
     "client": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
     "client/lib": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
     "client/cli": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "client/lib"],
-    "client/examples": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "client/lib"],
+    "client/examples": ["proto", "kernels", "client/lib", "worker/worker.h", "worker/embedded"],
     "tests": ["client", "kernels", "proto", "server", "tests", "worker"],
 }
 # Fakes and matchers: those of all, and each top folder's own (server/testing).

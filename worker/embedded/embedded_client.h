@@ -1,0 +1,71 @@
+// The client of a rank in the process of its embedded worker: a command ring as local clients have
+// it, and mappings of its own of what it shares with the worker.
+#ifndef PERIGEE_WORKER_EMBEDDED_EMBEDDED_CLIENT_H_
+#define PERIGEE_WORKER_EMBEDDED_EMBEDDED_CLIENT_H_
+
+#include <memory>
+#include <mutex>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "client/lib/rank_client.h"
+#include "proto/local/command_producer.h"
+#include "proto/local/shared_mapping.h"
+#include "worker/attach/attach_server.h"
+
+namespace perigee {
+
+// Between an embedded worker and its clients, whichever of them ends first. Thread-safe.
+class EmbeddedLink {
+ public:
+  // Calls the worker; UNAVAILABLE once it has ended.
+  absl::StatusOr<EmbeddedAttachment> Attach(
+      absl::FunctionRef<absl::StatusOr<EmbeddedAttachment>()> call);
+  // The worker ends all attachments itself from here on.
+  void End();
+  // In good order, where the worker still lives.
+  void Stop(Attachment& attachment);
+
+ private:
+  std::mutex mutex_;
+  bool ended_ = false;  // guarded by mutex_
+};
+
+class EmbeddedClient final : public RankClient {
+ public:
+  // Errors: SharedMapping::Map; the attachment is then over.
+  static absl::StatusOr<std::unique_ptr<RankClient>> Create(EmbeddedAttachment attachment,
+                                                            std::shared_ptr<EmbeddedLink> link);
+  ~EmbeddedClient() override;
+
+  const Geometry& geometry() const override { return shape_.geometry; }
+  int32_t hidden_size() const override { return shape_.hidden; }
+  RankId rank() const override { return identity_.rank; }
+  Generation generation() const override { return identity_.generation; }
+  RankMemory memory() const override { return memory_; }
+
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
+  absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override;
+  absl::optional<LocalCompletion> End() override;
+  absl::Status Detach() override;
+
+ private:
+  EmbeddedClient(std::shared_ptr<Attachment> attachment, std::shared_ptr<EmbeddedLink> link,
+                 const BufferShape& shape);
+  absl::Status Map(EmbeddedAttachment& attachment);
+
+  const std::shared_ptr<Attachment> attachment_;
+  const std::shared_ptr<EmbeddedLink> link_;
+  const BufferShape shape_;
+  SharedMapping page_, arena_, shard_;
+  CommandPageIdentity identity_;
+  RankMemory memory_;
+  absl::optional<CommandProducer> producer_;
+  bool detached_ = false;
+};
+
+}  // namespace perigee
+
+#endif  // PERIGEE_WORKER_EMBEDDED_EMBEDDED_CLIENT_H_
