@@ -1,0 +1,279 @@
+// The contract of RankClient, held against every way to a rank: remote, local, embedded.
+#include "client/lib/rank_client.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/clients/client_cluster.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr int32_t kRanks = ClientCluster::kRanks;
+constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kNoTime = absl::Milliseconds(1);
+constexpr LocalPlanId kPlan(1);
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+class RankClientTest : public ::testing::TestWithParam<Way> {
+ protected:
+  RankClientTest()
+      : random_(TestSeed()),
+        layer_(kRanks, random_()),
+        cluster_(layer_),
+        clients_(cluster_.Connect(GetParam())) {}
+
+  // How the operation ended on the rank.
+  LocalCompletion Run(int32_t rank, const LocalOperation& operation) {
+    absl::StatusOr<LocalCompletion> done = clients_[rank]->Run(operation, kLong);
+    EXPECT_TRUE(done.ok()) << "rank " << rank << ": " << done.status();
+    return done.ok() ? *std::move(done) : LocalCompletion();
+  }
+  int32_t WriteTokensOf(int32_t rank) {
+    return WriteTokens(layer_, rank, clients_[rank]->memory());
+  }
+  // The group goes on as if nothing had been.
+  void ExpectAllGoesOn() {
+    OnEveryRank([&](int32_t rank) { RunLayer(layer_, *clients_[rank], kPlan); });
+  }
+
+  std::mt19937_64 random_;
+  SmallLayer layer_;
+  ClientCluster cluster_;
+  std::vector<std::unique_ptr<RankClient>> clients_;
+};
+
+TEST_P(RankClientTest, ALayerIsTheReferencesOnEveryRank) {
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(clients_[rank]->rank(), RankId(rank));
+    EXPECT_EQ(clients_[rank]->generation(), Generation(cluster_.group().generation()));
+    EXPECT_EQ(clients_[rank]->geometry(), layer_.geometry());
+  }
+  for (int round = 0; round < 3; ++round) {
+    if (round > 0) {
+      layer_ = SmallLayer(kRanks, random_());
+      cluster_.LoadWeights(layer_);  // calls come between operations
+    }
+    OnEveryRank([&](int32_t rank) { RunLayer(layer_, *clients_[rank], kPlan); });
+  }
+}
+
+// A whole step is on its way before the first wait, from one thread for all ranks.
+TEST_P(RankClientTest, OperationsRunInTheOrderOfTheirSubmission) {
+  std::vector<uint64_t> last(kRanks);
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    const int32_t tokens = WriteTokensOf(rank);
+    const uint64_t version = ClientCluster::kVersion;
+    for (const LocalOperation& operation : std::vector<LocalOperation>{
+             LocalDispatch{kPlan, tokens, true}, LocalPrefetchWeights{kPlan, 0, version},
+             LocalEmpty{}, LocalRunExperts{kPlan, 0, version, true}, LocalCombine{kPlan, true}}) {
+      const auto command = clients_[rank]->Submit(operation);
+      ASSERT_TRUE(command.ok()) << command.status();
+      last[rank] = *command;
+    }
+  }
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    for (uint64_t command = last[rank] - 4; command <= last[rank]; ++command) {
+      const auto done = clients_[rank]->Wait(command, kLong);
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_TRUE(done->status.ok()) << done->status;
+      EXPECT_EQ(done->position, command);
+    }
+    const absl::Span<const BFloat16> output = clients_[rank]->memory().output;
+    const std::string bytes(reinterpret_cast<const char*>(output.data()),
+                            output.size() * sizeof(BFloat16));
+    EXPECT_LE(RelativeError(BFloat16Values(bytes), layer_.ExpectedOutput(rank)), 2e-3);
+  }
+}
+
+TEST_P(RankClientTest, APlanIsCopiedReleasedAndFollowedAgain) {
+  const LocalPlanId copy(9);
+  std::vector<std::vector<double>> rows;
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<double>& shard = rows.emplace_back();
+    for (const RowSource& source : RowSourcesOf(layer_.geometry(), layer_.plan(), rank)) {
+      std::vector<double> row(clients_[0]->hidden_size());
+      if (source.kind == RowSource::Kind::kRoute) {
+        const std::vector<double> tokens = BFloat16Values(layer_.Inputs(source.rank)[0].bytes);
+        std::copy_n(tokens.begin() + source.token * row.size(), row.size(), row.begin());
+      }
+      shard.insert(shard.end(), row.begin(), row.end());
+    }
+  }
+  const auto expected =
+      CombineByTheRules(layer_.geometry(), clients_[0]->hidden_size(), layer_.plan(), rows);
+  OnEveryRank([&](int32_t rank) {
+    const int32_t tokens = WriteTokensOf(rank);
+    EXPECT_TRUE(Run(rank, LocalDispatch{kPlan, tokens, false}).status.ok());
+    EXPECT_TRUE(Run(rank, LocalClonePlan{copy, kPlan}).status.ok());
+    EXPECT_TRUE(Run(rank, LocalReleasePlan{kPlan}).status.ok());
+    EXPECT_EQ(Run(rank, LocalReleasePlan{kPlan}).reason, "STALE_OBJECT");
+    EXPECT_TRUE(Run(rank, LocalCombine{copy, false}).status.ok());
+    EXPECT_EQ(Run(rank, LocalCombine{kPlan, false}).reason, "STALE_OBJECT");
+    // Planning is skipped: the routes are not looked at.
+    const RankMemory memory = clients_[rank]->memory();
+    std::fill(memory.topk_experts.begin(), memory.topk_experts.end(), 77777);
+    EXPECT_TRUE(Run(rank, LocalDispatchWithPlan{copy, tokens, false}).status.ok());
+    EXPECT_TRUE(Run(rank, LocalCombine{copy, false}).status.ok());
+    const std::string bytes(reinterpret_cast<const char*>(memory.output.data()),
+                            memory.output.size() * sizeof(BFloat16));
+    EXPECT_LE(RelativeError(BFloat16Values(bytes), expected[rank]), 1e-6) << "rank " << rank;
+  });
+}
+
+TEST_P(RankClientTest, ABadRouteIsToldToEveryRankWithItsPlace) {
+  const int32_t bad_rank =
+      static_cast<int32_t>(random_() % (kRanks - 1));  // the last has no tokens
+  OnEveryRank([&](int32_t rank) {
+    const int32_t tokens = WriteTokensOf(rank);
+    if (rank == bad_rank) clients_[rank]->memory().topk_experts[4] = 4444;
+    const LocalCompletion done = Run(rank, LocalDispatch{kPlan, tokens, true});
+    EXPECT_EQ(done.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(done.reason, "BAD_ROUTE");
+    EXPECT_EQ(done.token, 4 / layer_.geometry().topk);
+    EXPECT_EQ(done.k, 4 % layer_.geometry().topk);
+    EXPECT_EQ(done.seen, 4444);
+    EXPECT_NE(done.sequence.value, 0u);
+    EXPECT_THAT(Message(done.status), HasSubstr("4444"));
+  });
+  ExpectAllGoesOn();
+}
+
+TEST_P(RankClientTest, WhatOneRankIsRefusedTheOthersHearIsDeclined) {
+  const int32_t refused = static_cast<int32_t>(random_() % kRanks);
+  OnEveryRank([&](int32_t rank) {
+    const int32_t tokens = rank == refused ? layer_.geometry().tokens + 1 : WriteTokensOf(rank);
+    const LocalCompletion done = Run(rank, LocalDispatch{kPlan, tokens, true});
+    EXPECT_EQ(done.reason, rank == refused ? "INVALID_PROGRAM" : "DECLINED") << done.status;
+    if (rank != refused) {
+      EXPECT_EQ(done.awaited_rank, refused);
+    }
+  });
+  ExpectAllGoesOn();
+  OnEveryRank([&](int32_t rank) {
+    const LocalPlanId plan = rank == refused ? LocalPlanId(55) : kPlan;
+    EXPECT_TRUE(Run(rank, LocalDispatch{kPlan, WriteTokensOf(rank), true}).status.ok());
+    const LocalCompletion done = Run(rank, LocalCombine{plan, false});
+    EXPECT_EQ(done.reason, rank == refused ? "STALE_OBJECT" : "DECLINED") << done.status;
+  });
+  ExpectAllGoesOn();
+}
+
+TEST_P(RankClientTest, RanksThatDisagreeAreAllToldWhoSaidWhat) {
+  const int32_t other = static_cast<int32_t>(random_() % kRanks);
+  OnEveryRank([&](int32_t rank) {
+    const int32_t tokens = WriteTokensOf(rank);
+    const LocalOperation operation = rank == other
+                                         ? LocalOperation(LocalBarrier{})
+                                         : LocalOperation(LocalDispatch{kPlan, tokens, true});
+    const LocalCompletion done = Run(rank, operation);
+    EXPECT_EQ(done.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(done.reason, "DISAGREEMENT");
+    EXPECT_THAT(Message(done.status), HasSubstr(absl::StrCat("rank ", other)));
+    EXPECT_THAT(Message(done.status), HasSubstr("barrier"));
+    EXPECT_THAT(Message(done.status), HasSubstr("dispatch"));
+  });
+  ExpectAllGoesOn();
+}
+
+TEST_P(RankClientTest, AWaitIsBoundedAndKnowsWhatWasSubmitted) {
+  EXPECT_EQ(clients_[0]->Wait(0, kNoTime).status().code(), absl::StatusCode::kOutOfRange);
+  const auto command = clients_[0]->Submit(LocalBarrier{});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(clients_[0]->Wait(*command, kNoTime).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  OnEveryRank([&](int32_t rank) {
+    if (rank > 0) {
+      EXPECT_TRUE(Run(rank, LocalBarrier{}).status.ok());
+      return;
+    }
+    const auto done = clients_[rank]->Wait(*command, kLong);
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(done->status.ok()) << done->status;
+  });
+  EXPECT_TRUE(clients_[0]->Wait(*command, kNoTime).ok()) << "it is kept for a while";
+  for (uint32_t i = 0; i < kCommandSlots + 1; ++i) Run(0, LocalEmpty{});
+  EXPECT_EQ(clients_[0]->Wait(*command, kNoTime).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_P(RankClientTest, AsManyCommandsAreUnderWayAsARingHolds) {
+  for (uint32_t i = 0; i < kCommandSlots; ++i) {
+    ASSERT_EQ(*clients_[0]->Submit(LocalBarrier{}), i);
+  }
+  EXPECT_EQ(clients_[0]->Submit(LocalBarrier{}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  OnEveryRank([&](int32_t rank) {
+    for (uint32_t i = 0; i < kCommandSlots; ++i) {
+      const auto done =
+          rank == 0 ? clients_[rank]->Wait(i, kLong) : clients_[rank]->Run(LocalBarrier{}, kLong);
+      ASSERT_TRUE(done.ok()) << done.status();
+      ASSERT_TRUE(done->status.ok()) << done->status;
+    }
+  });
+  EXPECT_EQ(*clients_[0]->Submit(LocalEmpty{}), kCommandSlots);
+}
+
+TEST_P(RankClientTest, ALostRankEndsAllClientsAndTheNextGenerationHasNewOnes) {
+  const int32_t lost = static_cast<int32_t>(random_() % kRanks);
+  ExpectAllGoesOn();
+  cluster_.Lose(lost);
+  OnEveryRank([&](int32_t rank) {
+    // Its own client may hear of it at the first word.
+    const auto done = clients_[rank]->Run(LocalBarrier{}, kLong);
+    const absl::Status status = done.ok() ? done->status : done.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << "rank " << rank << ": " << status;
+    // What has ended stays so.
+    const absl::Time until = absl::Now() + kLong;
+    absl::Status ended;
+    while (ended.ok() && absl::Now() < until)
+      ended = clients_[rank]->Run(LocalEmpty{}, kLong).status();
+    EXPECT_EQ(clients_[rank]->Submit(LocalEmpty{}).status().code(), absl::StatusCode::kUnavailable);
+    if (rank == lost) return;
+    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("workers/w", lost)));
+    const absl::optional<LocalCompletion> end = clients_[rank]->End();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->reason, "GENERATION_ABORTED");
+    EXPECT_THAT(end->lost, Contains(lost));
+    // Its memory can be touched as before.
+    WriteTokensOf(rank);
+  });
+  clients_.clear();
+  cluster_.Replace(lost, layer_);
+  clients_ = cluster_.Connect(GetParam());
+  ExpectAllGoesOn();
+}
+
+TEST_P(RankClientTest, AfterDetachNothingIsTakenAndAnotherMayCome) {
+  ExpectAllGoesOn();
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(clients_[rank]->Detach().ok());
+    EXPECT_TRUE(clients_[rank]->Detach().ok()) << "once more";
+    EXPECT_EQ(clients_[rank]->Submit(LocalEmpty{}).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(clients_[rank]->Wait(0, kNoTime).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_FALSE(clients_[rank]->End().has_value());
+    WriteTokensOf(rank);  // memory of this process alone
+  }
+  const absl::Status program = cluster_.AwaitProgram();
+  EXPECT_TRUE(program.ok()) << program;
+  clients_ = cluster_.Connect(GetParam());
+  ExpectAllGoesOn();
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryWay, RankClientTest,
+                         ::testing::Values(Way::kRemote, Way::kLocal, Way::kEmbedded),
+                         [](const auto& info) { return NameOf(info.param); });
+
+}  // namespace
+}  // namespace perigee
