@@ -1,21 +1,23 @@
 // What the command ring between a local client and its worker takes, two processes on this machine:
 // from the submission of an empty command to the worker's having it, and until the client has its
-// completion. Microseconds.
+// completion; beside it an empty call over gRPC, on a Unix socket and on TCP. Microseconds.
 //
 //   bazel run //tests/bench:command_ring_bench -- [ROUNDS]
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "kernels/common/check.h"
 #include "proto/local/command_consumer.h"
 #include "proto/local/command_producer.h"
+#include "tests/bench/bench_table.h"
+#include "tests/bench/grpc_round_trip.h"
 
 namespace perigee {
 namespace {
@@ -90,14 +92,8 @@ class Measurement {
     usleep(50);
   }
 
-  void Print(const char* what, std::vector<absl::Duration>& times) const {
-    std::sort(times.begin(), times.end());
-    const auto at = [&](double share) {
-      return absl::ToDoubleMicroseconds(
-          times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))]);
-    };
-    std::printf("%-34s %-10s %9.2f %9.2f %9.2f %9.2f\n", sides_.name, what, at(0.5), at(0.9),
-                at(0.99), at(1));
+  void Print(const std::string& what, const std::vector<absl::Duration>& times) const {
+    PrintTimes(sides_.name + (", " + what), times);
   }
 
   const Sides sides_;
@@ -107,17 +103,20 @@ class Measurement {
 };
 
 int Main(int rounds) {
-  std::printf("%d rounds, %ld cores\n%-45s %9s %9s %9s %9s\n", rounds,
-              sysconf(_SC_NPROCESSORS_ONLN), "", "p50", "p90", "p99", "max");
+  PrintCircumstances();
+  std::printf("rounds   %d\n", rounds);
+  PrintTimesHeader();
+  const EmptyCallServer calls;  // before anything here uses gRPC
   const absl::Duration spin = absl::Seconds(10);
   const absl::Duration none = absl::ZeroDuration();
   for (const Sides& sides : {Sides{"worker and client awake", spin, spin, false},
                              Sides{"worker awake, client sleeps", spin, none, false},
                              Sides{"worker asleep, client awake", none, spin, true},
                              Sides{"worker asleep, client sleeps", none, none, true}}) {
-    std::fflush(stdout);
     Measurement(sides).Run(rounds);
   }
+  PrintTimes("gRPC over a Unix socket, round trip", TimeEmptyCalls(calls.unix_address(), rounds));
+  PrintTimes("gRPC over TCP, round trip", TimeEmptyCalls(calls.tcp_address(), rounds));
   return 0;
 }
 
