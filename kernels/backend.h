@@ -95,6 +95,20 @@ struct RunExpertsInput {
   BFloat16* output = nullptr;  // [NvS, H]; may be `rows` itself
 };
 
+// One layer's expert gradients as one rank sees them, fp32, in the shapes of the weights.
+struct ExpertGradients {
+  int32_t layer = 0;
+  WeightsShape shape;
+  // This rank's own experts, summed into: gate [E/R, H, H'], up [E/R, H, H'], down [E/R, H', H].
+  float* home_gate = nullptr;
+  float* home_up = nullptr;
+  float* home_down = nullptr;
+  // [R] every rank's slot gradients as mapped here, this rank's own included
+  // (kernels/layout/gradients_layout.h, of B).
+  std::vector<const std::byte*> slots;
+  std::byte* own_slots = nullptr;  // this rank's own, to be cleared
+};
+
 // A plan's tensors, copied out for people and tests (shapes in design terms: docs/planning.md).
 struct PlanTensors {
   std::vector<int32_t> dst;               // [S * K] of this rank's routes
@@ -196,6 +210,15 @@ class DataPath {
   // Collective. Sums each token's rows in order of k, duplicates on their rank first.
   virtual absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                                const CombineOutput& output) = 0;
+  // Collective. Adds the gradients that the slots hold for this rank's own experts to these: the
+  // rank's own gradient first, then the slots that the plan gives the expert in ascending (rank,
+  // slot), one fp32 sum after the other, so the bits are the same on every run. When all ranks have
+  // read, each clears the slots of its own that the plan uses; unused ones keep what they hold.
+  // Orders what any rank has written to its slots before. INVALID_ARGUMENT where B < E/R: experts
+  // without a slot would have no gradients. An error after the entry says that the sums are
+  // undefined.
+  virtual absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
+                                       const ExpertGradients& gradients) = 0;
   // Collective. Waits for every rank.
   virtual absl::Status Barrier(Sequence sequence) = 0;
   // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain

@@ -10,6 +10,7 @@
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/probe_copy_launch.h"
 #include "kernels/cuda/rank_barrier_launch.h"
+#include "kernels/cuda/reduce_gradients_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
 #include "kernels/cuda/sm_budget.h"
 #include "kernels/device/copy.h"
@@ -118,7 +119,8 @@ absl::Status LoadAllKernels(int device) {
   const auto scope = DeviceScope::Enter(device);
   if (!scope.ok()) return scope.status();
   for (int error : {LoadRankBarrierKernels(), LoadDispatchKernels(), LoadCombineKernels(),
-                    LoadPrefetchKernels(), LoadRunExpertsKernels(), LoadProbeCopyKernels()}) {
+                    LoadPrefetchKernels(), LoadRunExpertsKernels(), LoadReduceGradientsKernels(),
+                    LoadProbeCopyKernels()}) {
     if (error != 0) return CudaStatus(error, "loading kernels");
   }
   return absl::OkStatus();

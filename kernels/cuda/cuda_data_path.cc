@@ -56,6 +56,10 @@ class CudaDataPath final : public DataPath {
                        const CombineOutput& output) override {
     return Timed([&] { return QueueCombine(rank_, sequence, plan, input, output); });
   }
+  absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
+                               const ExpertGradients& gradients) override {
+    return Timed([&] { return QueueReduceGradients(rank_, sequence, plan, gradients); });
+  }
   absl::Status Barrier(Sequence sequence) override {
     return Timed([&] { return QueueBarrier(rank_, sequence); });
   }

@@ -38,6 +38,7 @@ struct QueuedOperation {
   std::unique_ptr<Event> begin = nullptr;  // on the stream, for its duration
   std::unique_ptr<Event> end = nullptr;
   WantedWeights weights = {};                // of prefetch and run_experts
+  int32_t sums_gradients_of = -1;            // layer, of reduce_gradients
   std::shared_ptr<CudaPlan> plan = nullptr;  // that a dispatch makes
 };
 

@@ -20,6 +20,8 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& plan, const ExpertWe
                              const RunExpertsInput& input);
 absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                           const CombineInput& input, const CombineOutput& output);
+absl::Status QueueReduceGradients(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
+                                  const ExpertGradients& gradients);
 absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe);
 absl::Status QueueBarrier(CudaRank& rank, Sequence sequence);
 absl::Status QueueDecline(CudaRank& rank, Sequence sequence);

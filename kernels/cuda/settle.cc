@@ -122,9 +122,22 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
   absl::Status status = StatusOf(rank, report, *queued);
   rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), *queued);
   VoidPlansFrom(rank, queued);
+  // At its entry a reduction has summed nothing.
+  const bool summed =
+      queued->sums_gradients_of >= 0 && report.phase != static_cast<uint32_t>(Phase::kEntry);
+  if (summed) return WithUndefinedSums(status, queued->sums_gradients_of);
   if (!queued->consumes_rows) return status;
   return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
                                                   "; the rows in the shard are undefined now"));
+}
+
+// Where it is not known how far the device has come: the sums of every reduction that was queued.
+absl::Status WithAllSumsUndefined(const CudaRank& rank, absl::Status status) {
+  for (const QueuedOperation& queued : rank.queued) {
+    if (queued.sums_gradients_of < 0) continue;
+    status = WithUndefinedSums(status, queued.sums_gradients_of);
+  }
+  return status;
 }
 
 // Of the operations before the first that failed; `failed` is the number of these.
@@ -209,7 +222,7 @@ absl::Status Settle(CudaRank& rank) {
     const absl::Status aborted = rank.progress->Aborted();
     rank.live = LiveRows();
     VoidPlansFrom(rank, rank.queued.data());
-    return absl::Status(status.code(), aborted.message());
+    return WithAllSumsUndefined(rank, absl::Status(status.code(), aborted.message()));
   }
   const Report& report = rank.page->host()->report;
   const auto kind = static_cast<ReportKind>(report.kind);
@@ -223,7 +236,7 @@ absl::Status Settle(CudaRank& rank) {
     if (status.ok()) status = cleared;
   } else if (!rank.queued.empty() && rank.progress->aborted()) {
     // Local operations do not look at the abort word themselves.
-    status = rank.progress->Aborted();
+    status = WithAllSumsUndefined(rank, rank.progress->Aborted());
     rank.live = LiveRows();
     VoidPlansFrom(rank, rank.queued.data());
     failed = 0;
@@ -236,6 +249,7 @@ absl::Status Settle(CudaRank& rank) {
                 status.ok() ? std::string("the ranks came to be at different places before it")
                             : absl::StrCat(std::string(status.message()),
                                            "; behind it the ranks came to be at different places"));
+    if (kind == ReportKind::kNone) status = WithAllSumsUndefined(rank, status);
     rank.live = LiveRows();
     VoidPlansFrom(rank, rank.queued.data());
     if (kind == ReportKind::kNone) failed = 0;

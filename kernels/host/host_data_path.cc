@@ -10,6 +10,7 @@
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
 #include "kernels/host/prefetch.h"
+#include "kernels/host/reduce_gradients.h"
 #include "kernels/host/run_experts.h"
 #include "kernels/rank/argument_checks.h"
 
@@ -54,6 +55,10 @@ class HostDataPath final : public DataPath {
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                        const CombineOutput& output) override {
     return HostCombine(rank_, sequence, plan, input, output);
+  }
+  absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
+                               const ExpertGradients& gradients) override {
+    return HostReduceGradients(rank_, sequence, plan, gradients);
   }
   absl::Status Barrier(Sequence sequence) override {
     absl::Status status = rank_.collective->Begin(sequence, Operation::kBarrier);

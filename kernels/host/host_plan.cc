@@ -51,10 +51,6 @@ GroupRows HostPlan::group_rows(int32_t group) const {
   return rows;
 }
 
-int32_t HostPlan::expert_in_slot(int32_t slot) const {
-  return experts_to_copy_[static_cast<size_t>(rank_.value) * slots_ + slot];
-}
-
 PlanTensors HostPlan::Tensors() const {
   PlanTensors tensors;
   tensors.dst = dst_;

@@ -35,8 +35,11 @@ class HostPlan final : public PlanHandle {
   int32_t used_rows() const { return cu_seqlens_.back(); }
   int32_t group_count() const { return static_cast<int32_t>(cu_seqlens_.size()); }
   GroupRows group_rows(int32_t group) const;
-  // Expert in one of this rank's slots, -1 where it is empty.
-  int32_t expert_in_slot(int32_t slot) const;
+  // Expert in one of this rank's slots, -1 where it is empty; and in one of any rank's.
+  int32_t expert_in_slot(int32_t slot) const { return expert_in_slot_of(rank_.value, slot); }
+  int32_t expert_in_slot_of(int32_t rank, int32_t slot) const {
+    return experts_to_copy_[static_cast<size_t>(rank) * slots_ + slot];
+  }
 
   PlanTensors Tensors() const;
   PlanFacts facts() const { return {tag_, token_count_, used_rows()}; }

@@ -19,6 +19,7 @@ enum class Operation : uint32_t {
   kCombine = 5,
   kBarrier = 6,
   kProbeCopy = 7,  // local, for measuring
+  kReduceGradients = 8,
 };
 
 // What all ranks must agree on before a collective operation touches a peer's memory. Token counts
@@ -32,9 +33,9 @@ struct OperationDescriptor {
   int32_t experts = 0;         // E
   int32_t slots = 0;           // B
   int32_t token_padding = 0;   // P
-  int32_t intermediate = 0;    // H', 0 where no weights take part
-  uint32_t dtype = 0;          // Dtype of the rows or weights that travel
-  int32_t layer = -1;          // -1 where no weights take part
+  int32_t intermediate = 0;    // H', 0 where neither weights nor gradients take part
+  uint32_t dtype = 0;          // Dtype of the rows, weights or gradients that travel
+  int32_t layer = -1;          // -1 where neither take part
   uint64_t plan_sequence = 0;  // sequence of the plan's making, 0 where one is made
   uint64_t weights_version = 0;
 

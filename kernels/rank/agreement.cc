@@ -188,6 +188,8 @@ std::string OperationName(uint32_t operation) {
       return "prefetch weights";
     case Operation::kRunExperts:
       return "run experts";
+    case Operation::kReduceGradients:
+      return "reduce gradients";
     case Operation::kCombine:
       return "combine";
     case Operation::kBarrier:

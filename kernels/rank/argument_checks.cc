@@ -101,6 +101,19 @@ absl::Status CheckDispatchMemory(const RankShape& shape, const DispatchInput& in
   });
 }
 
+absl::Status CheckShape(const char* what, const RankShape& shape, const WeightsShape& matrices) {
+  if (matrices.hidden != shape.hidden) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " have hidden size ", matrices.hidden,
+                                                   ", the buffer has ", shape.hidden));
+  }
+  if (matrices.intermediate <= 0 || matrices.intermediate % 8 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " have intermediate size ",
+                                                   matrices.intermediate,
+                                                   ", expected a positive multiple of 8"));
+  }
+  return absl::OkStatus();
+}
+
 std::string DescribeOwner(RankId rank, BufferId buffer, Generation generation) {
   return absl::StrCat("rank ", rank.value, ", buffer ", buffer.value, ", generation ",
                       generation.value);
@@ -190,14 +203,8 @@ absl::Status CheckDispatchWithPlan(const RankShape& shape, const PlanFacts& plan
 }
 
 absl::Status CheckWeights(const RankShape& shape, const ExpertWeights& weights) {
-  if (weights.shape.hidden != shape.hidden) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "weights have hidden size ", weights.shape.hidden, ", the buffer has ", shape.hidden));
-  }
-  if (weights.shape.intermediate <= 0 || weights.shape.intermediate % 8 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("weights have intermediate size ",
-                                                   weights.shape.intermediate,
-                                                   ", expected a positive multiple of 8"));
+  if (absl::Status status = CheckShape("weights", shape, weights.shape); !status.ok()) {
+    return status;
   }
   if (weights.version == 0) {
     return absl::InvalidArgumentError("weights version is 0, which means that none are loaded");
@@ -214,6 +221,36 @@ absl::Status CheckWeights(const RankShape& shape, const ExpertWeights& weights) 
   if (shape.geometry.slots > 0 && weights.slots == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("slot block is null, expected ", shape.geometry.slots, " slots"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGradients(const RankShape& shape, const ExpertGradients& gradients) {
+  const int32_t home_experts = shape.geometry.experts_per_rank();
+  if (shape.geometry.slots < home_experts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the buffer has B = ", shape.geometry.slots, " slots per rank, expected at least E/R = ",
+        home_experts, ": remote experts without a slot have no gradients"));
+  }
+  if (absl::Status status = CheckShape("gradients", shape, gradients.shape); !status.ok()) {
+    return status;
+  }
+  if (gradients.home_gate == nullptr || gradients.home_up == nullptr ||
+      gradients.home_down == nullptr) {
+    return absl::InvalidArgumentError(
+        "home gradients: gate, up or down is null, expected all three");
+  }
+  if (gradients.slots.size() != shape.shards.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("gradients have ", gradients.slots.size(),
+                                                   " slot blocks, expected one of each of ",
+                                                   shape.shards.size(), " ranks"));
+  }
+  for (size_t rank = 0; rank < gradients.slots.size(); ++rank) {
+    if (gradients.slots[rank] != nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("slot gradients of rank ", rank, " are null"));
+  }
+  if (gradients.own_slots == nullptr) {
+    return absl::InvalidArgumentError("own slot gradients are null");
   }
   return absl::OkStatus();
 }

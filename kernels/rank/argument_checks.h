@@ -41,6 +41,8 @@ absl::Status CheckDispatchWithPlan(const RankShape& shape, const PlanFacts& plan
                                    const DispatchInput& input, const DispatchOutput& output);
 // The weights' shape fits the buffer, every home block is mapped, and slots are given where B > 0.
 absl::Status CheckWeights(const RankShape& shape, const ExpertWeights& weights);
+// The gradients' shape fits the buffer, all of them are given, and every remote expert has a slot.
+absl::Status CheckGradients(const RankShape& shape, const ExpertGradients& gradients);
 absl::Status CheckRunExperts(const RankShape& shape, const PlanFacts& plan,
                              const ExpertWeights& weights, const RunExpertsInput& input);
 absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const CombineInput& input,

@@ -31,4 +31,10 @@ absl::Status SlotRefused(int32_t slot, const SlotTag& held, const SlotTag& wante
                                                     ", expected ", DescribeTag(wanted)));
 }
 
+absl::Status WithUndefinedSums(const absl::Status& status, int32_t layer) {
+  return absl::Status(status.code(),
+                      absl::StrCat(std::string(status.message()), "; the gradient sums of layer ",
+                                   layer, " are undefined now"));
+}
+
 }  // namespace perigee

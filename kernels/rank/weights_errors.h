@@ -24,6 +24,9 @@ ErrorRecord StaleHomeRecord(int32_t home, const HomeHeader& held, const WantedWe
 // FAILED_PRECONDITION: found before anything was written.
 absl::Status SlotRefused(int32_t slot, const SlotTag& held, const SlotTag& wanted);
 
+// The error of a reduction that has ended behind its entry barrier, with what it leaves behind.
+absl::Status WithUndefinedSums(const absl::Status& status, int32_t layer);
+
 }  // namespace perigee
 
 #endif  // PERIGEE_KERNELS_RANK_WEIGHTS_ERRORS_H_

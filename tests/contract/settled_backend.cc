@@ -34,6 +34,10 @@ class SettledDataPath final : public DataPath {
                        const CombineOutput& output) override {
     return Settle(path_->Combine(sequence, plan, input, output));
   }
+  absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
+                               const ExpertGradients& gradients) override {
+    return Settle(path_->ReduceGradients(sequence, plan, gradients));
+  }
   absl::Status Barrier(Sequence sequence) override { return Settle(path_->Barrier(sequence)); }
   absl::Status ProbeCopy(CopyProbe probe) override { return Settle(path_->ProbeCopy(probe)); }
   absl::Status Decline(Sequence sequence) override { return Settle(path_->Decline(sequence)); }

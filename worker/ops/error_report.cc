@@ -117,6 +117,8 @@ std::string WireOperationName(uint32_t operation) {
       return "prefetch_weights";
     case Operation::kRunExperts:
       return "run_experts";
+    case Operation::kReduceGradients:
+      return "reduce_gradients";
     case Operation::kCombine:
       return "combine";
     case Operation::kBarrier:

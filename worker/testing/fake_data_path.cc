@@ -154,6 +154,12 @@ absl::Status FakeDataPath::Combine(Sequence sequence, const PlanPtr&, const Comb
   return status;
 }
 
+absl::Status FakeDataPath::ReduceGradients(Sequence sequence, const PlanPtr&,
+                                           const ExpertGradients& gradients) {
+  last_gradients_ = gradients;
+  return Run("reduce_gradients", sequence);
+}
+
 absl::Status FakeDataPath::Barrier(Sequence sequence) { return Run("barrier", sequence); }
 absl::Status FakeDataPath::ProbeCopy(CopyProbe probe) {
   return Run(probe == CopyProbe::kNextRank ? "probe_copy to next" : "probe_copy", Sequence());

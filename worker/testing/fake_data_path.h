@@ -51,6 +51,7 @@ class FakeDataPath final : public DataPath {
   CombineInput last_combine() const { return last_combine_; }
   RunExpertsInput last_run_experts() const { return last_run_experts_; }
   ExpertWeights last_weights() const { return last_weights_; }
+  ExpertGradients last_gradients() const { return last_gradients_; }
   const DataPathOptions& options() const { return options_; }
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
@@ -63,6 +64,8 @@ class FakeDataPath final : public DataPath {
                           const RunExpertsInput& input) override;
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                        const CombineOutput& output) override;
+  absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
+                               const ExpertGradients& gradients) override;
   absl::Status Barrier(Sequence sequence) override;
   absl::Status ProbeCopy(CopyProbe probe) override;
   absl::Status Decline(Sequence sequence) override;
@@ -99,6 +102,7 @@ class FakeDataPath final : public DataPath {
   CombineInput last_combine_;
   RunExpertsInput last_run_experts_;
   ExpertWeights last_weights_;
+  ExpertGradients last_gradients_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
