@@ -36,6 +36,13 @@ inline constexpr absl::Duration kCommandSpin = absl::Microseconds(100);
 // How long the operation that a local client has left unfinished may still take before its
 // generation is given up.
 inline constexpr absl::Duration kClientLeaveGrace = absl::Milliseconds(200);
+// How long a granted range of publication tokens is good, and how many serials it has.
+inline constexpr absl::Duration kTokenLife = absl::Hours(1);
+inline constexpr uint64_t kTokenSerials = 65536;
+// A rank asks for the next range, in the background, when 1/4 of its last one is left.
+inline constexpr uint64_t kTokenRefillDivisor = 4;
+// Publication tokens that one call may ask for.
+inline constexpr int32_t kMaxTokensOfCall = 1024;
 inline constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long the answer to a request_id is kept.
 inline constexpr absl::Duration kRequestIdLife = absl::Hours(1);

@@ -8,19 +8,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/store/sqlite_statement.h"
 
 namespace perigee {
 namespace {
 
 constexpr const char* kFileName = "perigee.sqlite3";
 constexpr int kApplicationId = 0x50455247;  // "PERG", in the file's header
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;           // 2: publication tokens
 constexpr int kBusyTimeoutMs = 500;
-
-struct FinalizeStatement {
-  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-};
-using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
 absl::Status DirectoryError(const std::string& directory, int error) {
   const std::string message =
@@ -104,9 +100,9 @@ absl::Status SqliteStore::Prepare() {
   const std::string schema = absl::StrCat(
       "BEGIN IMMEDIATE;"
       "CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;"
-      "INSERT OR IGNORE INTO counters VALUES('term', 0), ('generation', 0), ('buffer', 0);"
-      "PRAGMA application_id=",
-      kApplicationId, ";PRAGMA user_version=", kSchemaVersion, ";COMMIT");
+      "INSERT OR IGNORE INTO counters VALUES('term', 0), ('generation', 0), ('buffer', 0);",
+      TokenSchema(), "PRAGMA application_id=", kApplicationId,
+      ";PRAGMA user_version=", kSchemaVersion, ";COMMIT");
   const absl::Status created = Execute(schema.c_str());
   if (!created.ok()) return created;
   auto term = Increment("term");
@@ -121,18 +117,14 @@ absl::Status SqliteStore::Execute(const char* sql) {
 }
 
 absl::StatusOr<int64_t> SqliteStore::QueryNumber(const char* sql) {
-  sqlite3_stmt* raw = nullptr;
-  if (sqlite3_prepare_v2(database_, sql, -1, &raw, nullptr) != SQLITE_OK) return Failure(sql);
-  const Statement statement(raw);
-  if (sqlite3_step(raw) != SQLITE_ROW) return Failure(sql);
-  const int64_t value = sqlite3_column_int64(raw, 0);
-  // To the end: a statement that returns its row has not committed yet.
-  if (sqlite3_step(raw) != SQLITE_DONE) return Failure(sql);
+  SqliteStatement statement(database_, sql);
+  if (statement.Step() != SQLITE_ROW) return Failure(sql);
+  const auto value = static_cast<int64_t>(statement.Number(0));
+  if (!statement.Run()) return Failure(sql);
   return value;
 }
 
 absl::StatusOr<uint64_t> SqliteStore::Increment(const char* counter) {
-  // One statement is one transaction.
   const std::string sql =
       absl::StrCat("UPDATE counters SET value=value+1 WHERE name='", counter, "' RETURNING value");
   auto value = QueryNumber(sql.c_str());

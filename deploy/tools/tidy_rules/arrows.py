@@ -39,8 +39,9 @@ FOLDERS = {
     "server/dashboard": _SERVER_OUTSIDE + ["server"],
     "worker": _WORKER_OUTSIDE + ["worker"],
     "worker/memory": _WORKER_OUTSIDE,
-    "worker/ops": _WORKER_OUTSIDE + ["worker/memory"],
-    "worker/session": _WORKER_OUTSIDE + ["worker/memory", "worker/ops"],
+    "worker/publication": _WORKER_OUTSIDE,
+    "worker/ops": _WORKER_OUTSIDE + ["worker/memory", "worker/publication"],
+    "worker/session": _WORKER_OUTSIDE + ["worker/memory", "worker/ops", "worker/publication"],
     "worker/attach": _WORKER_OUTSIDE + ["worker/memory", "worker/ops", "worker/session"],
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],
     # Worker and client of its rank in one process: it implements the client's interface.
@@ -69,7 +70,7 @@ _POLICY_FOREIGN = re.compile(
 NVCC_FOLDERS = ["kernels/common", "kernels/layout", "kernels/algo"]
 # Logic that a test or a simulation runs with no transport.
 NO_GRPC_FOLDERS = ["server/topology", "server/groups", "server/publication", "worker/ops",
-                   "worker/session", "worker/attach", "kernels", "proto/local"]
+                   "worker/session", "worker/attach", "worker/publication", "kernels", "proto/local"]
 # Decisions: a snapshot in, an action out. No lock, clock, socket, CUDA or transport. A folder
 # stands for all its files, tests excepted.
 POLICY_PATHS = [
