@@ -92,8 +92,10 @@ __device__ inline void SumMatrix(const GradientsView& gradients, const GradientK
   }
 }
 
+// `gradients` is indexed where it lies: a copy would be local memory.
 __global__ void __launch_bounds__(kReduceThreads)
-    ReduceGradientsKernel(PathView path, PlanView plan, GradientsView gradients) {
+    ReduceGradientsKernel(PathView path, PlanView plan,
+                          const __grid_constant__ GradientsView gradients) {
   if (Stopped(path)) return;
   __shared__ SlotList list;
   const int32_t experts = path.geometry.experts_per_rank();
