@@ -166,19 +166,17 @@ absl::Duration RemoteGroup::Due() const {
 }
 
 void RemoteGroup::TellMissing() {
-  int32_t missing = 0;
+  int32_t missing = 0, waiting = 0;
   while (queues_[missing].head() != nullptr) ++missing;
-  std::vector<LocalCompletion> why;
-  for (const CommandQueue& queue : queues_) {
-    const char* const operation =
-        queue.head() == nullptr ? "nothing" : CommandName(KindOf(*queue.head()));
-    why.push_back(Refusal(absl::DeadlineExceededError(absl::StrCat(
-                              operation, " was submitted here, and nothing of rank ", missing,
-                              " within ", absl::FormatDuration(options_.rank_timeout))),
-                          "DEADLINE"));
-    why.back().awaited_rank = missing;
-  }
-  EndAll(std::move(why));
+  while (queues_[waiting].head() == nullptr) ++waiting;
+  LocalCompletion why =
+      Refusal(absl::DeadlineExceededError(
+                  absl::StrCat("rank ", missing, " has submitted nothing within ",
+                               absl::FormatDuration(options_.rank_timeout), ", and rank ", waiting,
+                               " waits with ", CommandName(KindOf(*queues_[waiting].head())))),
+              "DEADLINE");
+  why.awaited_rank = missing;
+  EndAll(std::vector<LocalCompletion>(queues_.size(), why));
 }
 
 void RemoteGroup::RunRound(std::unique_lock<std::mutex>& lock) {

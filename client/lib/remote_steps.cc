@@ -102,7 +102,7 @@ RemoteSteps::Outcome RemoteSteps::Run(absl::Span<const LocalOperation> operation
   status = client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
                                   [&](const v1::ExecuteProgramResponse& message) {
                                     for (const v1::ProgramProgress& rank : message.progress()) {
-                                      progress.at(rank.rank()) = rank;
+                                      if (IsRank(rank.rank())) progress[rank.rank()] = rank;
                                     }
                                   });
   if (!status.ok()) return Failed(status);
@@ -209,7 +209,7 @@ RemoteSteps::Outcome RemoteSteps::Failed(absl::Status failure) {
   outcome.over = outcome.over || error->lost_ranks_size() > 0;
   outcome.ranks.resize(geometry_.ranks);
   for (const v1::RankStatus& rank : error->ranks()) {
-    if (rank.rank() < 0 || rank.rank() >= geometry_.ranks) continue;
+    if (!IsRank(rank.rank())) continue;
     outcome.ranks[rank.rank()] = ToCompletion(rank, *error);
     outcome.over = outcome.over || EndsGeneration(rank);
   }

@@ -44,6 +44,7 @@ class RemoteSteps {
               absl::Span<const ClientArenaView> arenas);
 
  private:
+  bool IsRank(int32_t rank) const { return rank >= 0 && rank < geometry_.ranks; }
   absl::Status Write(RankId rank, const LocalOperation& operation, const ClientArenaView& arena);
   absl::Status Read(RankId rank, const v1::ProgramOperation& operation, uint64_t sequence,
                     const ClientArenaView& arena);

@@ -121,6 +121,8 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
     : workers_(kRanks) {
   CoordinatorOptions options;
   options.data_dir = directory_.path() + "/data";
+  // Whoever goes breaks its stream; a busy machine is no reason to be lost.
+  options.lease_duration = absl::Minutes(1);
   coordinator_ = Need(Coordinator::Start(options));
   for (int32_t rank = 0; rank < kRanks; ++rank) {
     if (rank + 1 == kRanks && start_last) {

@@ -74,24 +74,24 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
 }
 
 absl::StatusOr<uint64_t> EmbeddedClient::Submit(const LocalOperation& operation) {
-  if (detached_) return absl::FailedPreconditionError("this client has detached");
+  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
   return producer_->Submit(operation);
 }
 
 absl::StatusOr<LocalCompletion> EmbeddedClient::Wait(uint64_t command, absl::Duration timeout) {
-  if (detached_) return absl::FailedPreconditionError("this client has detached");
+  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
   return producer_->Wait(command, timeout);
 }
 
 absl::optional<LocalCompletion> EmbeddedClient::End() {
-  return detached_ ? absl::nullopt : producer_->End();
+  return attachment_ ? producer_->End() : absl::nullopt;
 }
 
 absl::Status EmbeddedClient::Detach() {
-  if (detached_) return absl::OkStatus();
-  detached_ = true;
+  if (!attachment_) return absl::OkStatus();
   link_->Stop(*attachment_);
   attachment_->AwaitEnd();
+  attachment_.reset();
   absl::Status status;
   for (SharedMapping* mapping : {&page_, &arena_, &shard_}) status.Update(mapping->MakePrivate());
   return status;

@@ -56,14 +56,13 @@ class EmbeddedClient final : public RankClient {
                  const BufferShape& shape);
   absl::Status Map(EmbeddedAttachment& attachment);
 
-  const std::shared_ptr<Attachment> attachment_;
+  std::shared_ptr<Attachment> attachment_;  // null: detached
   const std::shared_ptr<EmbeddedLink> link_;
   const BufferShape shape_;
   SharedMapping page_, arena_, shard_;
   CommandPageIdentity identity_;
   RankMemory memory_;
   absl::optional<CommandProducer> producer_;
-  bool detached_ = false;
 };
 
 }  // namespace perigee
