@@ -162,10 +162,10 @@ void ControlPlane::DeleteBuffer(const std::string& name, CallDone done) {
 absl::StatusOr<v1::Buffer> ControlPlane::GetBuffer(const std::string& name) const {
   std::lock_guard lock(mutex_);
   const auto found = groups_.find(GroupOf(name));
-  const v1::Buffer* buffer =
-      found == groups_.end() ? nullptr : found->second.machine->buffers().Find(name);
-  if (buffer == nullptr) return absl::NotFoundError(absl::StrCat("no buffer ", name));
-  return *buffer;
+  absl::optional<v1::Buffer> buffer;
+  if (found != groups_.end()) buffer = found->second.machine->DescribeBuffer(name);
+  if (!buffer) return absl::NotFoundError(absl::StrCat("no buffer ", name));
+  return *std::move(buffer);
 }
 
 absl::StatusOr<std::vector<v1::Buffer>> ControlPlane::ListBuffers(const std::string& group) const {
@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<v1::Buffer>> ControlPlane::ListBuffers(const std::str
   std::vector<v1::Buffer> list;
   for (const auto& [name, entry] : groups_) {
     if (!(of_all ? absl::StartsWith(name, absl::StrCat(prefix, "/")) : name == group)) continue;
-    for (v1::Buffer& buffer : entry.machine->buffers().List()) list.push_back(std::move(buffer));
+    for (v1::Buffer& buffer : entry.machine->DescribeBuffers()) list.push_back(std::move(buffer));
   }
   return list;
 }

@@ -49,6 +49,41 @@ std::string ShapeOf(const v1::BufferShape& shape) {
                       shape.experts(), ", B ", shape.slots(), ", P ", shape.token_padding());
 }
 
+// "pid 42, attached 2024-05-01T12:00:00.000Z", or what keeps programs out otherwise.
+std::string ClientOf(const v1::ClientAttachment& client) {
+  const std::string text =
+      client.has_attach_time()
+          ? absl::StrCat("pid ", client.pid(), ", attached ", Timestamp(client.attach_time()))
+          : "a ticket that nobody has used yet";
+  return client.state() == v1::ClientAttachment::ENDING ? absl::StrCat(text, ", ending") : text;
+}
+
+// The ranks that have one: "0, 2"; "-" where none has.
+template <typename Message>
+std::string ClientRanks(const Message& message) {
+  std::vector<int32_t> ranks;
+  for (const v1::ClientAttachment& client : message.attachments()) ranks.push_back(client.rank());
+  return ranks.empty() ? "-" : absl::StrJoin(ranks, ", ");
+}
+
+template <typename Message>
+void AttachmentsField(JsonWriter& json, const Message& message) {
+  json.Key("attachments");
+  json.BeginArray();
+  for (const v1::ClientAttachment& client : message.attachments()) {
+    json.BeginObject();
+    json.Field("buffer", client.buffer());
+    json.Field("rank", int32_t{client.rank()});
+    json.Field("state", v1::ClientAttachment::State_Name(client.state()));
+    json.Key("pid");
+    client.pid() == 0 ? json.Null() : json.Value(int32_t{client.pid()});
+    TimeField(json, "attach_time", client, &v1::ClientAttachment::has_attach_time,
+              &v1::ClientAttachment::attach_time);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 int64_t TotalBytes(const v1::Buffer& buffer) {
   uint64_t total = 0;
   for (const uint64_t bytes : buffer.rank_bytes()) total += bytes;
@@ -64,7 +99,7 @@ std::vector<std::string> TableHeader(const v1::Group&) {
   return {"NAME", "STATE", "RANKS", "BACKEND", "GENERATION", "REASON"};
 }
 std::vector<std::string> TableHeader(const v1::Buffer&) {
-  return {"NAME", "STATE", "GENERATION", "SHAPE", "BYTES"};
+  return {"NAME", "STATE", "GENERATION", "SHAPE", "BYTES", "CLIENTS OF RANKS"};
 }
 std::vector<std::string> TableHeader(const v1::GenerationInfo&) {
   return {"NAME", "STATE", "CREATED", "ENDED", "REASON"};
@@ -86,8 +121,12 @@ std::vector<std::string> TableRow(const v1::Group& group) {
           group.backend(), absl::StrCat(group.generation()),     group.state_reason()};
 }
 std::vector<std::string> TableRow(const v1::Buffer& buffer) {
-  return {buffer.name(), v1::Buffer::State_Name(buffer.state()), absl::StrCat(buffer.generation()),
-          ShapeOf(buffer.shape()), FormatBytes(TotalBytes(buffer))};
+  return {buffer.name(),
+          v1::Buffer::State_Name(buffer.state()),
+          absl::StrCat(buffer.generation()),
+          ShapeOf(buffer.shape()),
+          FormatBytes(TotalBytes(buffer)),
+          ClientRanks(buffer)};
 }
 std::vector<std::string> TableRow(const v1::GenerationInfo& generation) {
   return {generation.name(), v1::GenerationInfo::State_Name(generation.state()),
@@ -132,6 +171,10 @@ Facts FactsOf(const v1::Group& group) {
                      absl::StrCat(member.worker(), " at ", member.address(), ", incarnation ",
                                   member.incarnation())});
   }
+  for (const v1::ClientAttachment& client : group.attachments()) {
+    facts.push_back({absl::StrCat("client of rank ", client.rank()),
+                     absl::StrCat(ClientOf(client), ", of ", client.buffer())});
+  }
   return facts;
 }
 
@@ -159,6 +202,9 @@ Facts FactsOf(const v1::Buffer& buffer) {
   for (int rank = 0; rank < buffer.rank_bytes_size(); ++rank) {
     facts.push_back(
         {absl::StrCat("rank ", rank), FormatBytes(static_cast<int64_t>(buffer.rank_bytes(rank)))});
+  }
+  for (const v1::ClientAttachment& client : buffer.attachments()) {
+    facts.push_back({absl::StrCat("client of rank ", client.rank()), ClientOf(client)});
   }
   return facts;
 }
@@ -221,6 +267,7 @@ void WriteJson(const v1::Group& group, JsonWriter& json) {
     json.EndObject();
   }
   json.EndArray();
+  AttachmentsField(json, group);
   json.EndObject();
 }
 
@@ -247,6 +294,7 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("high_priority_stream", buffer.high_priority_stream());
   ArrayField<uint64_t>(json, "rank_bytes", buffer.rank_bytes());
   json.Field("state_reason", buffer.state_reason());
+  AttachmentsField(json, buffer);
   json.EndObject();
 }
 

@@ -81,5 +81,41 @@ TEST(GetViewsTest, ABuffersBytesAreThoseOfAllRanks) {
   EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("bytes", "2.00 KiB")));
 }
 
+v1::ClientAttachment ClientOfRank(int32_t rank, v1::ClientAttachment::State state) {
+  v1::ClientAttachment client;
+  client.set_buffer("tenants/default/groups/g/buffers/b");
+  client.set_rank(rank);
+  client.set_state(state);
+  if (state == v1::ClientAttachment::TICKET) return client;
+  client.set_pid(40 + rank);
+  client.mutable_attach_time()->set_seconds(86400);
+  return client;
+}
+
+TEST(GetViewsTest, ClientsAreShownWithTheirRankProcessAndTime) {
+  v1::Buffer buffer;
+  EXPECT_EQ(TableRow(buffer).back(), "-");
+  *buffer.add_attachments() = ClientOfRank(0, v1::ClientAttachment::ATTACHED);
+  *buffer.add_attachments() = ClientOfRank(2, v1::ClientAttachment::TICKET);
+  *buffer.add_attachments() = ClientOfRank(3, v1::ClientAttachment::ENDING);
+  EXPECT_EQ(TableRow(buffer).back(), "0, 2, 3");
+  EXPECT_EQ(TableHeader(buffer).size(), TableRow(buffer).size());
+  EXPECT_THAT(FactsOf(buffer),
+              testing::IsSupersetOf(
+                  {Pair("client of rank 0", "pid 40, attached 1970-01-02T00:00:00.000Z"),
+                   Pair("client of rank 2", "a ticket that nobody has used yet"),
+                   Pair("client of rank 3", "pid 43, attached 1970-01-02T00:00:00.000Z, ending")}));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"state\": \"TICKET\""));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"pid\": null"));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"attach_time\": \"1970-01-02T00:00:00.000Z\""));
+  v1::Group group;
+  *group.mutable_attachments() = buffer.attachments();
+  EXPECT_THAT(FactsOf(group),
+              testing::Contains(Pair("client of rank 0",
+                                     "pid 40, attached 1970-01-02T00:00:00.000Z, of "
+                                     "tenants/default/groups/g/buffers/b")));
+  EXPECT_THAT(Json(group), HasSubstr("\"buffer\": \"tenants/default/groups/g/buffers/b\""));
+}
+
 }  // namespace
 }  // namespace perigee

@@ -89,6 +89,8 @@ void GroupAttachments::TakeReport(const ClientReported& event) {
     if (!attachment.ending) attachment.deadline = absl::InfiniteDuration();
   } else if (event.report.state() == v1::ClientReport::ATTACHED) {
     attachment.attached = true;
+    attachment.pid = event.report.pid();
+    attachment.attach_time = context_.now.wall;
     periods_.at(attachment.buffer).ranks.insert(attachment.rank);
   }
 }
@@ -190,6 +192,26 @@ void GroupAttachments::Fence() {
   }
   attachments_.clear();
   periods_.clear();
+}
+
+std::vector<v1::ClientAttachment> GroupAttachments::List(const std::string& buffer) const {
+  std::vector<v1::ClientAttachment> list;
+  for (const auto& [id, attachment] : attachments_) {
+    if (!buffer.empty() && attachment.buffer != buffer) continue;
+    v1::ClientAttachment& client = list.emplace_back();
+    client.set_buffer(attachment.buffer);
+    client.set_rank(attachment.rank);
+    client.set_state(attachment.ending     ? v1::ClientAttachment::ENDING
+                     : attachment.attached ? v1::ClientAttachment::ATTACHED
+                                           : v1::ClientAttachment::TICKET);
+    if (!attachment.attached) continue;
+    client.set_pid(attachment.pid);
+    *client.mutable_attach_time() = ToWire(attachment.attach_time);
+  }
+  std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.buffer(), a.rank()) < std::pair(b.buffer(), b.rank());
+  });
+  return list;
 }
 
 absl::Status GroupAttachments::CheckIdle() const {

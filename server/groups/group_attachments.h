@@ -18,6 +18,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -49,6 +50,8 @@ class GroupAttachments {
   const std::string& fatal() const { return fatal_; }
   bool idle() const { return attachments_.empty(); }
   bool uses(const std::string& buffer) const { return periods_.count(buffer) > 0; }
+  // In order of buffer and rank; of one buffer, or of all where it is empty.
+  std::vector<v1::ClientAttachment> List(const std::string& buffer = "") const;
   // FAILED_PRECONDITION that names buffers and ranks, unless idle.
   absl::Status CheckIdle() const;
 
@@ -62,6 +65,8 @@ class GroupAttachments {
     absl::Duration deadline = absl::InfiniteDuration();  // to be admitted, or to end
     bool attached = false;
     bool ending = false;
+    int32_t pid = 0;  // once it is attached
+    absl::Time attach_time;
   };
   struct Period {
     uint64_t first_sequence = 0;

@@ -141,6 +141,40 @@ TEST_F(GroupAttachmentsTest, ProgramsAndAttachmentsExcludeEachOther) {
   EXPECT_EQ(TakeServe().command.serve_client().first_sequence(), 10u);
 }
 
+TEST_F(GroupAttachmentsTest, WhoIsAttachedIsShownWithItsBuffer) {
+  const auto shown = [&] {
+    return group_.machine.DescribeBuffer(GroupHarness::BufferNamed("b"))->attachments();
+  };
+  EXPECT_TRUE(shown().empty());
+  const SendCommand second = Attach(5, 2);
+  group_.now.wall += absl::Seconds(3);
+  Want(6, 0);
+  const SendCommand first = TakeServe();
+  ASSERT_EQ(shown().size(), 2);
+  EXPECT_EQ(shown()[0].rank(), 0);
+  EXPECT_EQ(shown()[0].state(), v1::ClientAttachment::TICKET);
+  EXPECT_EQ(shown()[0].pid(), 0);
+  EXPECT_FALSE(shown()[0].has_attach_time());
+  Admit(first);
+  v1::ClientReport report = Report(first, v1::ClientReport::ATTACHED);
+  report.set_pid(4242);
+  group_.Do(ClientReported{first.worker, report});
+  EXPECT_EQ(shown()[0].state(), v1::ClientAttachment::ATTACHED);
+  EXPECT_EQ(shown()[0].pid(), 4242);
+  EXPECT_EQ(shown()[0].attach_time().seconds() - shown()[1].attach_time().seconds(), 3);
+  EXPECT_EQ(shown()[0].buffer(), GroupHarness::BufferNamed("b"));
+  EXPECT_EQ(group_.machine.Describe().attachments_size(), 2);
+  EXPECT_EQ(group_.machine.DescribeBuffers()[0].attachments_size(), 2);
+  // One goes without a word, the other is asked to end.
+  End(second, true, false, 0);
+  ASSERT_EQ(shown().size(), 1);
+  EXPECT_EQ(shown()[0].state(), v1::ClientAttachment::ENDING);
+  EXPECT_EQ(shown()[0].pid(), 4242);
+  End(first, true, true, 0);
+  EXPECT_TRUE(shown().empty());
+  EXPECT_EQ(group_.machine.Describe().attachments_size(), 0);
+}
+
 TEST_F(GroupAttachmentsTest, ATicketThatIsNeverUsedBlocksNothingAfterItsEnd) {
   Want(5, 1);
   const SendCommand serve = TakeServe();

@@ -37,7 +37,26 @@ v1::Group GroupMachine::Describe() const {
   group.set_state_reason(state_reason_);
   group.set_version(version_);
   *group.mutable_create_time() = ToWire(create_time_);
+  for (v1::ClientAttachment& client : attachments_.List()) {
+    *group.add_attachments() = std::move(client);
+  }
   return group;
+}
+
+absl::optional<v1::Buffer> GroupMachine::DescribeBuffer(const std::string& name) const {
+  const v1::Buffer* const found = buffers_.Find(name);
+  if (found == nullptr) return absl::nullopt;
+  v1::Buffer buffer = *found;
+  for (v1::ClientAttachment& client : attachments_.List(name)) {
+    *buffer.add_attachments() = std::move(client);
+  }
+  return buffer;
+}
+
+std::vector<v1::Buffer> GroupMachine::DescribeBuffers() const {
+  std::vector<v1::Buffer> list;
+  for (const v1::Buffer& buffer : buffers_.List()) list.push_back(*DescribeBuffer(buffer.name()));
+  return list;
 }
 
 absl::Duration GroupMachine::NextDeadline() const {

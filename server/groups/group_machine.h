@@ -52,6 +52,9 @@ class GroupMachine {
   GroupEffects Step(const GroupEvent& event, const Moment& now);
 
   v1::Group Describe() const;
+  // With the local clients of each.
+  absl::optional<v1::Buffer> DescribeBuffer(const std::string& name) const;
+  std::vector<v1::Buffer> DescribeBuffers() const;  // in order of name
   const GroupBuffers& buffers() const { return buffers_; }
   // When a TimePassed is due.
   absl::Duration NextDeadline() const;

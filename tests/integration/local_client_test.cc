@@ -1,5 +1,7 @@
 // Local clients as a framework sees them: every rank of a real cluster has one, which works in
 // memory shared with its worker.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -77,6 +79,14 @@ TEST_F(LocalClientTest, ProgramsAndClientsExcludeEachOtherAndShareTheirSequences
   const absl::Status refused = RunProgram();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(refused), HasSubstr("(ranks 0, 1, 2, 3)"));
+  EXPECT_THAT(RunPerigee({"get", "buffers", "g/b", "--address", address_}).out,
+              HasSubstr("0, 1, 2, 3"));
+  for (const char* what : {"buffers", "groups"}) {
+    const std::string name = what == std::string("buffers") ? "g/b" : "g";
+    EXPECT_THAT(RunPerigee({"describe", what, name, "--address", address_}).out,
+                ::testing::ContainsRegex("client of rank 3: +pid " + std::to_string(getpid()) +
+                                         ", attached 2"));
+  }
   EXPECT_EQ(client_->DeleteBuffer(buffer_).code(), absl::StatusCode::kFailedPrecondition);
   OnEveryRank([&](int rank) { RunLayer(rank, layer_.sizes.tokens); });
   LoadWeights();  // calls come between operations

@@ -107,8 +107,9 @@ void AttachServer::End(Generation generation, uint64_t attachment_id, const std:
   }
 }
 
-void AttachServer::Report(const Entry& entry, v1::ClientReport::State state) const {
+void AttachServer::Report(const Entry& entry, v1::ClientReport::State state, int32_t pid) const {
   v1::ClientReport report;
+  report.set_pid(pid);
   report.set_attachment_id(entry.attachment_id);
   report.set_state(state);
   if (state == v1::ClientReport::ADMITTED) {
@@ -244,7 +245,7 @@ absl::Status AttachServer::HandOver(uint64_t key, UnixSocket& socket,
             {"generation", entry.generation.value},
             {"pid", client.pid},
             {"uid", client.uid}});
-  Report(entry, v1::ClientReport::ATTACHED);
+  Report(entry, v1::ClientReport::ATTACHED, client.pid);
   return absl::OkStatus();
 }
 
@@ -298,7 +299,7 @@ absl::StatusOr<EmbeddedAttachment> AttachServer::HandOverEmbedded(const AttachRe
             {"generation", entry.generation.value},
             {"pid", getpid()},
             {"embedded", true}});
-  Report(entry, v1::ClientReport::ATTACHED);
+  Report(entry, v1::ClientReport::ATTACHED, getpid());
   return handed;
 }
 

@@ -116,7 +116,8 @@ class AttachServer {
   void ExpireTickets();
   void AdvanceAll();
 
-  void Report(const Entry& entry, v1::ClientReport::State state) const;
+  // pid: of the client, where there is one.
+  void Report(const Entry& entry, v1::ClientReport::State state, int32_t pid = 0) const;
 
   UnixListener listener_;
   const ClientUsers users_;

@@ -59,6 +59,8 @@ TEST_F(AttachServerTest, AClientComesWorksAndLeaves) {
   EXPECT_EQ(reports_[0].socket_path(), server_->path());
   EXPECT_EQ(reports_[0].worker_uid(), geteuid());
   EXPECT_EQ(reports_[1].state(), v1::ClientReport::ATTACHED);
+  EXPECT_EQ(reports_[0].pid(), 0);
+  EXPECT_EQ(reports_[1].pid(), getpid());
 }
 
 TEST_F(AttachServerTest, WhatCannotBeServedIsRefusedAndLeavesNothing) {

@@ -64,6 +64,7 @@ TEST_F(EmbeddedClientTest, ItComesWorksAndLeavesAndNothingIsLeft) {
   EXPECT_EQ(OpenDescriptors(), descriptors);
   ASSERT_EQ(reports_.size(), 2u);
   EXPECT_EQ(reports_[1].state(), v1::ClientReport::ATTACHED);
+  EXPECT_EQ(reports_[1].pid(), getpid());
 }
 
 TEST_F(EmbeddedClientTest, ItsShardIsTheWorkersAndAfterwardsItsOwn) {
