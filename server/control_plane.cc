@@ -20,6 +20,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options, Store& store, con
       store_(store),
       clock_(clock),
       random_(std::move(random)),
+      keys_(options.master_key.empty() ? random_(kMasterKeyBytes) : options.master_key),
       registry_(options.lease),
       alarm_(clock, [this] { Tick(); }) {}
 
@@ -203,21 +204,9 @@ void ControlPlane::Do(const std::string& group, const SendCommand& effect) {
   }
 }
 
-void ControlPlane::Do(const std::string& group, const TakeGeneration&) {
-  disk_.Post([this, group, instance = groups_.at(group).instance] {
-    const absl::StatusOr<uint64_t> number = store_.Take(Counter::kGeneration);
-    std::lock_guard lock(mutex_);
-    if (stopped_) return;
-    using Taken = absl::StatusOr<Generation>;
-    Post(group, GenerationTaken{number.ok() ? Taken(Generation(*number)) : Taken(number.status())},
-         instance);
-    RunPosted();
-  });
-}
-
 void ControlPlane::Do(const std::string& group, const TakeBufferId& effect) {
   disk_.Post([this, group, instance = groups_.at(group).instance, buffer = effect.buffer] {
-    const absl::StatusOr<uint64_t> number = store_.Take(Counter::kBufferId);
+    const absl::StatusOr<uint64_t> number = store_.TakeBufferId();
     std::lock_guard lock(mutex_);
     if (stopped_) return;
     using Taken = absl::StatusOr<BufferId>;

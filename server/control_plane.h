@@ -27,6 +27,7 @@
 #include "server/alarm.h"
 #include "server/groups/group_machine.h"
 #include "server/publication/generation_history.h"
+#include "server/publication/token_keys.h"
 #include "server/sinks.h"
 #include "server/store/store.h"
 #include "server/topology/worker_registry.h"
@@ -37,6 +38,8 @@ namespace perigee {
 struct ControlPlaneOptions {
   LeaseTimes lease;
   GroupTimes group;
+  // kMasterKeyBytes; empty: drawn at random, for a control plane whose stored answers nobody needs.
+  std::string master_key;
 };
 
 struct NewGroup {
@@ -122,6 +125,9 @@ class ControlPlane {
   absl::StatusOr<v1::GenerationInfo> GetGeneration(const std::string& group,
                                                    Generation generation) const;
   absl::StatusOr<std::vector<v1::GenerationInfo>> ListGenerations(const std::string& group) const;
+  // An empty request_id is a request of its own.
+  void IssueTokens(const v1::IssueTokensRequest& request, CallDone done);
+  void GetTokenLedger(const std::string& group, Generation generation, CallDone done);
 
   // Looks at the clock now. Only for a clock that a test moves.
   void Poke() { alarm_.Poke(); }
@@ -196,11 +202,19 @@ class ControlPlane {
   void Do(const std::string& group, const GenerationEnded& effect);
   void Do(const std::string& group, const WorkersReleased& effect);
   void Do(const std::string& group, const GroupRemoved& effect);
+  void Do(const std::string& group, const TakeSerials& effect);
+  void Do(const std::string& group, const RecordIssue& effect);
+  void Do(const std::string& group, const LedgerClosed& effect);
+
+  // On the disk's thread.
+  void TakeGenerationNow(const std::string& group, uint64_t instance, int32_t ranks);
+  void IssueTokensNow(const TokensWanted& wanted);
 
   const ControlPlaneOptions options_;
   Store& store_;
   const Clock& clock_;
   const RandomSource random_;
+  const TokenKeys keys_;
 
   mutable std::mutex mutex_;  // of everything below, the two threads excepted
   bool stopped_ = false;

@@ -114,6 +114,8 @@ void ControlPlane::TakeReport(StreamId stream, const v1::WorkerReport& report) {
     Post(report.progress().group(), ProgressReported{worker, report.progress()});
   } else if (report.has_client()) {
     Post(report.client().group(), ClientReported{worker, report.client()});
+  } else if (report.has_tokens()) {
+    Post(report.tokens().group(), TokensReported{worker, report.tokens()});
   } else if (report.has_result()) {
     auto& outstanding = links_.at(worker).outstanding;
     const auto found = outstanding.find(report.result().command_id());

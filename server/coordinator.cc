@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/support/grpc_server.h"
 #include "proto/support/random.h"
 #include "server/control_plane.h"
@@ -10,6 +11,7 @@
 #include "server/rpc/group_service.h"
 #include "server/rpc/publication_service.h"
 #include "server/rpc/topology_service.h"
+#include "server/store/master_key.h"
 #include "server/store/sqlite_store.h"
 
 namespace perigee {
@@ -17,8 +19,9 @@ namespace {
 
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 
-ControlPlaneOptions ControlOptions(const CoordinatorOptions& options) {
+ControlPlaneOptions ControlOptions(const CoordinatorOptions& options, std::string master_key) {
   ControlPlaneOptions control;
+  control.master_key = std::move(master_key);
   control.lease.heartbeat_interval = options.heartbeat_interval;
   control.lease.lease_duration = options.lease_duration;
   control.lease.reconnect_grace = options.reconnect_grace;
@@ -34,10 +37,12 @@ ControlPlaneOptions ControlOptions(const CoordinatorOptions& options) {
 // Members in order of construction: each uses those above it.
 class Coordinator::Impl {
  public:
-  Impl(const CoordinatorOptions& options, std::unique_ptr<SqliteStore> store)
+  Impl(const CoordinatorOptions& options, std::unique_ptr<SqliteStore> store,
+       std::string master_key)
       : store_(std::move(store)),
         log_(*options.clock),
-        control_(ControlOptions(options), *store_, *options.clock, RandomBytes),
+        control_(ControlOptions(options, std::move(master_key)), *store_, *options.clock,
+                 RandomBytes),
         topology_(control_),
         groups_(control_, log_),
         buffers_(control_, log_),
@@ -82,7 +87,12 @@ class Coordinator::Impl {
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options) {
   auto store = SqliteStore::Open(options.data_dir);
   if (!store.ok()) return store.status();
-  auto impl = std::make_unique<Impl>(options, *std::move(store));
+  auto master_key =
+      LoadMasterKey(options.master_key_file.empty() ? absl::StrCat(options.data_dir, "/master.key")
+                                                    : options.master_key_file,
+                    RandomBytes(kMasterKeyBytes));
+  if (!master_key.ok()) return master_key.status();
+  auto impl = std::make_unique<Impl>(options, *std::move(store), *std::move(master_key));
   if (absl::Status status = impl->Serve(options.address); !status.ok()) return status;
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }

@@ -16,6 +16,9 @@ namespace perigee {
 struct CoordinatorOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT; port 0: the system chooses
   std::string data_dir;  // where what survives a restart is kept; made (mode 0700) if missing
+  // Holds the master key of publication tokens (server/store/master_key.h); empty: master.key in
+  // data_dir.
+  std::string master_key_file;
   const Clock* clock = &RealClock();  // outlives the coordinator
 
   absl::Duration heartbeat_interval = kHeartbeatInterval;

@@ -14,13 +14,18 @@
 
 ABSL_FLAG(std::string, address, "127.0.0.1:0", "HOST:PORT to serve at; port 0: any");
 ABSL_FLAG(std::string, data_dir, "", "directory for what survives a restart; made if missing");
+ABSL_FLAG(
+    std::string, master_key_file, "",
+    "file with the 32 bytes that keys of publication tokens are derived from; made if missing, "
+    "by default master.key in data_dir");
 ABSL_FLAG(int, ready_fd, -1, "descriptor to write the address to once it serves");
 ABSL_FLAG(int, death_fd, -1, "descriptor whose end means that the supervisor has gone");
 
 namespace perigee {
 namespace {
 
-const std::vector<std::string> kFlags = {"address", "data_dir", "ready_fd", "death_fd"};
+const std::vector<std::string> kFlags = {"address", "data_dir", "master_key_file", "ready_fd",
+                                         "death_fd"};
 
 int Fail(const absl::Status& status, int exit_status) {
   std::fprintf(stderr, "perigee-coordinator: %s\n", std::string(status.message()).c_str());
@@ -42,6 +47,7 @@ int Run() {
   CoordinatorOptions options;
   options.address = absl::GetFlag(FLAGS_address);
   options.data_dir = absl::GetFlag(FLAGS_data_dir);
+  options.master_key_file = absl::GetFlag(FLAGS_master_key_file);
   const auto coordinator = Coordinator::Start(options);
   if (!coordinator.ok()) {
     return Fail(coordinator.status(), absl::IsInvalidArgument(coordinator.status()) ? 2 : 1);

@@ -35,6 +35,10 @@ TEST(Cli, WrongUseIsShortAndOnStderr) {
       {{"frobnicate"}, "perigee: unknown command 'frobnicate'\n"},
       {{"plan"}, "perigee plan: --input is missing"},
       {{"plan", "--layr", "1"}, "perigee plan: unknown flag --layr, did you mean --layer?"},
+      {{"tokens"}, "perigee tokens: what to do is missing, expected issue or ledger"},
+      {{"tokens", "issue", "g/b"}, "perigee tokens issue: --rank is missing"},
+      {{"tokens", "issue", "g", "--rank", "0"}, "'g' is a group, expected one of its buffers"},
+      {{"tokens", "ledger", "g"}, "'g' is a group, expected one of its generations"},
       {{"estimate", "--memory", "much"}, "perigee estimate: --memory is 'much', expected a size"},
   };
   for (const auto& [args, message] : cases) {

@@ -13,14 +13,15 @@
 #include "client/cli/output.h"
 #include "client/cli/plan_command.h"
 #include "client/cli/run/run_command.h"
+#include "client/cli/tokens_command.h"
 #include "client/cli/up_command.h"
 
 namespace perigee {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,  &kBenchCommand,    &kUpCommand,   &kDoctorCommand,   &kGetCommand,
-    &kListCommand, &kDescribeCommand, &kPlanCommand, &kEstimateCommand,
+    &kRunCommand,  &kBenchCommand,    &kUpCommand,     &kDoctorCommand, &kGetCommand,
+    &kListCommand, &kDescribeCommand, &kTokensCommand, &kPlanCommand,   &kEstimateCommand,
 };
 
 std::string HelpText() {

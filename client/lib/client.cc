@@ -180,6 +180,25 @@ absl::StatusOr<std::vector<v1::GenerationInfo>> Client::ListGenerations(const st
       [](const auto& page) -> const auto& { return page.generations(); });
 }
 
+absl::StatusOr<v1::IssueTokensResponse> Client::IssueTokens(const std::string& buffer,
+                                                            Generation generation, RankId rank,
+                                                            int32_t count,
+                                                            const std::string& request_id) {
+  v1::IssueTokensRequest request;
+  request.set_buffer(buffer);
+  request.set_generation(generation.value);
+  request.set_rank(rank.value);
+  request.set_count(count);
+  request.set_request_id(request_id.empty() ? NewRequestId() : request_id);
+  return connection_->IssueTokens(request);
+}
+
+absl::StatusOr<v1::TokenLedger> Client::GetTokenLedger(const std::string& name) {
+  v1::GetTokenLedgerRequest request;
+  request.set_name(name);
+  return connection_->GetTokenLedger(request);
+}
+
 absl::Status Client::ExecuteProgram(
     const std::string& buffer, Generation generation, const v1::Program& program,
     absl::FunctionRef<void(const v1::ExecuteProgramResponse&)> on_progress) {

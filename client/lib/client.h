@@ -81,6 +81,14 @@ class Client {
   // Newest first.
   absl::StatusOr<std::vector<v1::GenerationInfo>> ListGenerations(const std::string& group);
 
+  // `count` publication tokens, 1 to 1024, for one rank; generation 0: whichever lives. A
+  // request_id that is repeated within an hour gets the same ones; empty: a new one.
+  absl::StatusOr<v1::IssueTokensResponse> IssueTokens(const std::string& buffer,
+                                                      Generation generation, RankId rank,
+                                                      int32_t count, const std::string& request_id);
+  // `name` is that of a generation.
+  absl::StatusOr<v1::TokenLedger> GetTokenLedger(const std::string& name);
+
   // Runs a program on every rank and returns when it has ended everywhere. on_progress is called
   // from this thread.
   absl::Status ExecuteProgram(

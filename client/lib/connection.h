@@ -53,6 +53,10 @@ class Connection {
       const v1::GetGenerationRequest& request) = 0;
   virtual absl::StatusOr<v1::ListGenerationsResponse> ListGenerations(
       const v1::ListGenerationsRequest& request) = 0;
+  virtual absl::StatusOr<v1::IssueTokensResponse> IssueTokens(
+      const v1::IssueTokensRequest& request) = 0;
+  virtual absl::StatusOr<v1::TokenLedger> GetTokenLedger(
+      const v1::GetTokenLedgerRequest& request) = 0;
 };
 
 }  // namespace perigee

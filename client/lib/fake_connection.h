@@ -80,6 +80,12 @@ class FakeConnection final : public Connection {
       const v1::ListGenerationsRequest&) override {
     return Absent();
   }
+  absl::StatusOr<v1::IssueTokensResponse> IssueTokens(const v1::IssueTokensRequest&) override {
+    return Absent();
+  }
+  absl::StatusOr<v1::TokenLedger> GetTokenLedger(const v1::GetTokenLedgerRequest&) override {
+    return Absent();
+  }
 
  private:
   static absl::Status Absent() { return absl::UnimplementedError("not in this fake"); }

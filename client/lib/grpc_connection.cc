@@ -79,6 +79,14 @@ class GrpcConnection final : public Connection {
       const v1::ListGenerationsRequest& request) override {
     return Call(*publication_, &Publication::ListGenerations, request, kReadTimeout, stop_);
   }
+  absl::StatusOr<v1::IssueTokensResponse> IssueTokens(
+      const v1::IssueTokensRequest& request) override {
+    return Call(*publication_, &Publication::IssueTokens, request, kFormTimeout, stop_);
+  }
+  absl::StatusOr<v1::TokenLedger> GetTokenLedger(
+      const v1::GetTokenLedgerRequest& request) override {
+    return Call(*publication_, &Publication::GetTokenLedger, request, kFormTimeout, stop_);
+  }
 
   absl::Status WatchGroup(const v1::WatchGroupRequest& request, absl::Duration timeout,
                           absl::FunctionRef<bool(const v1::Group&)> on_group) override;

@@ -13,13 +13,16 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "kernels/common/ids.h"
+#include "proto/support/publication_token.h"
 #include "proto/v1/attachments.pb.h"
 #include "proto/v1/buffers.pb.h"
 #include "proto/v1/command.pb.h"
 #include "proto/v1/error.pb.h"
 #include "proto/v1/groups.pb.h"
 #include "proto/v1/program.pb.h"
+#include "proto/v1/publication.pb.h"
 #include "server/groups/command_round.h"
+#include "server/store/store.h"
 
 namespace perigee {
 
@@ -36,7 +39,9 @@ struct Moment {
 struct CallResult {
   absl::Status status;
   absl::optional<v1::GroupError> error;  // where ranks are why it failed
-  std::variant<std::monostate, v1::Group, v1::Buffer, v1::AttachTicket> response;
+  std::variant<std::monostate, v1::Group, v1::Buffer, v1::AttachTicket, v1::IssueTokensResponse,
+               v1::TokenLedger>
+      response;
 };
 
 // ---- Events. Buffers and workers are named by full resource name.
@@ -46,8 +51,42 @@ struct GroupCreated {
   CallId call = 0;
   std::vector<v1::GroupMember> members;
 };
+// The key of a rank in a generation, and the first serials of its publication tokens.
+struct FirstTokens {
+  TokenKey key;
+  SerialRange serials;
+};
 struct GenerationTaken {
   absl::StatusOr<Generation> generation;
+  std::vector<FirstTokens> tokens = {};  // by rank
+};
+// The answer to TakeSerials.
+struct SerialsTaken {
+  int32_t rank = 0;
+  v1::TokenGrant::Holder holder = v1::TokenGrant::HOLDER_UNSPECIFIED;
+  absl::StatusOr<SerialRange> serials;
+};
+// The answer to RecordIssue.
+struct IssueRecorded {
+  CallId call = 0;
+  absl::Status status;
+};
+struct TokensWanted {
+  CallId call = 0;
+  std::string buffer;
+  Generation generation;  // 0: whichever lives
+  int32_t rank = 0;
+  uint64_t count = 1;
+  std::string request_id;   // not empty
+  std::string fingerprint;  // of the request
+};
+struct LedgerWanted {
+  CallId call = 0;
+  Generation generation;
+};
+struct TokensReported {
+  std::string worker;
+  v1::TokenReport report;
 };
 struct BufferIdTaken {
   std::string buffer;
@@ -108,10 +147,12 @@ struct GenerationAborted {
 };
 struct TimePassed {};
 
-using GroupEvent = std::variant<GroupCreated, GenerationTaken, BufferIdTaken, CommandAnswered,
-                                ProgressReported, MemberLost, MembersReplaced, BufferCreated,
-                                BufferDeleted, ProgramSubmitted, ProgramCancelled, TicketWanted,
-                                ClientReported, GroupDrained, GenerationAborted, TimePassed>;
+using GroupEvent =
+    std::variant<GroupCreated, GenerationTaken, BufferIdTaken, CommandAnswered, ProgressReported,
+                 MemberLost, MembersReplaced, BufferCreated, BufferDeleted, ProgramSubmitted,
+                 ProgramCancelled, TicketWanted, ClientReported, GroupDrained, GenerationAborted,
+                 TimePassed, SerialsTaken, IssueRecorded, TokensWanted, LedgerWanted,
+                 TokensReported>;
 
 // ---- Effects, to be carried out in order.
 
@@ -123,6 +164,20 @@ struct SendCommand {
   v1::WorkerCommand command;  // command_id and term are the sender's to fill in
 };
 struct TakeGeneration {};
+struct TakeSerials {
+  int32_t rank = 0;
+  v1::TokenGrant::Holder holder = v1::TokenGrant::HOLDER_UNSPECIFIED;
+};
+// Tokens may be given away once this is on disk.
+struct RecordIssue {
+  CallId call = 0;
+  TokenIssue issue;
+};
+// The last word on the tokens of a generation that is over.
+struct LedgerClosed {
+  Generation generation;
+  v1::TokenLedger ledger;
+};
 struct TakeBufferId {
   std::string buffer;
 };
@@ -155,9 +210,10 @@ struct WorkersReleased {
 // The last effect of a group: it is to be forgotten.
 struct GroupRemoved {};
 
-using GroupEffect = std::variant<SendCommand, TakeGeneration, TakeBufferId, FinishCall,
-                                 SendProgress, GroupChanged, GenerationBegan, GenerationActivated,
-                                 GenerationEnded, WorkersReleased, GroupRemoved>;
+using GroupEffect =
+    std::variant<SendCommand, TakeGeneration, TakeBufferId, FinishCall, SendProgress, GroupChanged,
+                 GenerationBegan, GenerationActivated, GenerationEnded, WorkersReleased,
+                 GroupRemoved, TakeSerials, RecordIssue, LedgerClosed>;
 using GroupEffects = std::vector<GroupEffect>;
 
 }  // namespace perigee

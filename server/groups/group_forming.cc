@@ -41,6 +41,7 @@ void GroupMachine::AdvanceForming() {
 
 void GroupMachine::AdvanceEnded() {
   if (!round_.complete() || !programs_.idle()) return;
+  tokens_.CloseLedger();
   if (closing_) {
     Close();
     return;
@@ -49,7 +50,7 @@ void GroupMachine::AdvanceEnded() {
   if (may_form && context_.now.monotonic >= retry_at_) RequestGeneration();
 }
 
-void GroupMachine::OpenSessions(Generation generation) {
+void GroupMachine::OpenSessions(Generation generation, const std::vector<FirstTokens>& tokens) {
   context_.generation = generation;
   context_.end_reason.clear();
   generation_began_ = true;
@@ -57,11 +58,13 @@ void GroupMachine::OpenSessions(Generation generation) {
   GenerationBegan began{generation, {}};
   for (const Member& member : context_.members) began.workers.push_back(member.info.worker());
   context_.effects.push_back(std::move(began));
+  tokens_.Open(tokens);
   Change(v1::Group::FORMING, "");
   round_ = context_.SendToAll(context_.times.forming_timeout, [&](int32_t rank, auto& command) {
     auto& open = *command.mutable_open_session();
     open.set_rank(rank);
     for (const Member& member : context_.members) *open.add_members() = member.info;
+    tokens_.FillFirst(rank, open);
   });
 }
 
@@ -80,6 +83,7 @@ void GroupMachine::Fence(const std::string& reason) {
   buffers_.Fence();
   programs_.Fence();
   attachments_.Fence();
+  tokens_.Fence();
 }
 
 void GroupMachine::FailCreation(const GroupFailure& failure) {
@@ -109,6 +113,7 @@ void GroupMachine::CloseSessions() {
   drain_deadline_ = absl::InfiniteDuration();
   sessions_closing_ = true;
   buffers_.Close();
+  tokens_.End();
   round_ = context_.SendToAll(context_.times.forming_timeout,
                               [](int32_t, auto& command) { command.mutable_close_session(); });
 }

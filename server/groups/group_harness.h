@@ -17,6 +17,7 @@ namespace perigee {
 class GroupHarness {
  public:
   static constexpr const char* kGroup = "tenants/default/groups/g";
+  static constexpr uint64_t kSerials = 8;
 
   GroupHarness() : machine(kGroup, "host", GroupTimes(), NextBytes()) {}
 
@@ -46,6 +47,8 @@ class GroupHarness {
         EXPECT_EQ(finished.count(progress->call), 0u) << "progress after the end";
         messages[progress->call].push_back(progress->message);
       }
+      if (auto* take = std::get_if<TakeSerials>(&effect)) serials_wanted.push_back(*take);
+      if (auto* record = std::get_if<RecordIssue>(&effect)) to_record.push_back(*record);
       if (std::holds_alternative<WorkersReleased>(effect)) released = true;
       if (std::holds_alternative<GroupRemoved>(effect)) removed = true;
       effects.push_back(std::move(effect));
@@ -87,13 +90,21 @@ class GroupHarness {
       if (generations_wanted > 0) {
         --generations_wanted;
         any = true;
-        Do(GenerationTaken{Generation(++last_generation)});
+        Do(GenerationTaken{Generation(++last_generation), MakeFirstTokens()});
       }
       if (!buffer_ids_wanted.empty()) {
         const std::string buffer = buffer_ids_wanted.front();
         buffer_ids_wanted.pop_front();
         any = true;
         Do(BufferIdTaken{buffer, BufferId(++last_buffer_id)});
+      }
+      if (!serials_wanted.empty()) {
+        any = true;
+        GiveSerials();
+      }
+      if (!to_record.empty()) {
+        any = true;
+        Record(absl::OkStatus());
       }
       for (size_t i = 0; i < sent.size(); ++i) {
         if (sent[i].command.has_execute_program()) continue;
@@ -104,6 +115,31 @@ class GroupHarness {
         break;
       }
     }
+  }
+
+  // Serials of the store, kSerials at a time.
+  SerialRange NextSerials() {
+    last_serial += kSerials;
+    return {last_serial - kSerials + 1, kSerials};
+  }
+  std::vector<FirstTokens> MakeFirstTokens() {
+    std::vector<FirstTokens> tokens(static_cast<size_t>(machine.Describe().ranks()));
+    for (FirstTokens& first : tokens)
+      first = {TokenKey{static_cast<unsigned char>(++keys)}, NextSerials()};
+    return tokens;
+  }
+  void GiveSerials(const absl::Status& status = absl::OkStatus()) {
+    ASSERT_FALSE(serials_wanted.empty());
+    const TakeSerials take = serials_wanted.front();
+    serials_wanted.pop_front();
+    using Taken = absl::StatusOr<SerialRange>;
+    Do(SerialsTaken{take.rank, take.holder, status.ok() ? Taken(NextSerials()) : Taken(status)});
+  }
+  void Record(const absl::Status& status) {
+    ASSERT_FALSE(to_record.empty());
+    const CallId call = to_record.front().call;
+    to_record.pop_front();
+    Do(IssueRecorded{call, status});
   }
 
   void Create(int32_t ranks, CallId call = 1) {
@@ -157,6 +193,10 @@ class GroupHarness {
   uint64_t last_generation = 0;
   std::deque<std::string> buffer_ids_wanted;
   uint64_t last_buffer_id = 0;
+  std::deque<TakeSerials> serials_wanted;
+  std::deque<RecordIssue> to_record;
+  uint64_t last_serial = 0;
+  int keys = 0;
   std::map<CallId, CallResult> finished;
   std::map<CallId, std::vector<v1::ExecuteProgramResponse>> messages;
   bool released = false;

@@ -14,6 +14,7 @@ GroupMachine::GroupMachine(std::string name, std::string backend, const GroupTim
       buffers_(context_),
       programs_(context_, buffers_),
       attachments_(context_, buffers_),
+      tokens_(context_, buffers_),
       backend_(std::move(backend)) {}
 
 GroupEffects GroupMachine::Step(const GroupEvent& event, const Moment& now) {
@@ -62,7 +63,7 @@ std::vector<v1::Buffer> GroupMachine::DescribeBuffers() const {
 absl::Duration GroupMachine::NextDeadline() const {
   absl::Duration next =
       std::min({round_.deadline(), buffers_.NextDeadline(), programs_.NextDeadline(),
-                attachments_.NextDeadline(), drain_deadline_});
+                attachments_.NextDeadline(), tokens_.NextDeadline(), drain_deadline_});
   if (state_ == v1::Group::FENCED && retry_at_ > context_.now.monotonic) {
     next = std::min(next, retry_at_);
   }
@@ -101,7 +102,7 @@ void GroupMachine::On(const GenerationTaken& event) {
                                               " was handed out after ", context_.generation.value));
   }
   if (status.ok()) {
-    OpenSessions(*event.generation);
+    OpenSessions(*event.generation, event.tokens);
   } else if (state_ == v1::Group::PENDING) {
     FailCreation({status, {}});
   } else {
@@ -113,10 +114,11 @@ void GroupMachine::On(const GenerationTaken& event) {
 void GroupMachine::On(const BufferIdTaken& event) { buffers_.TakeId(event); }
 
 void GroupMachine::On(const CommandAnswered& event) {
-  if (round_.Answer(event.token, event.result)) return;
+  if (round_.Answer(event.token, event.result)) return tokens_.TakeLastCounts(round_);
   if (buffers_.Answer(event.token, event.result)) return;
   if (programs_.Answer(event.token, event.result)) return;
-  attachments_.Answer(event.token, event.result);
+  if (attachments_.Answer(event.token, event.result)) return;
+  tokens_.Answer(event.token, event.result);
 }
 
 void GroupMachine::On(const ProgressReported& event) { programs_.TakeProgress(event); }
@@ -189,6 +191,25 @@ void GroupMachine::On(const TicketWanted& event) {
 
 void GroupMachine::On(const ClientReported& event) { attachments_.TakeReport(event); }
 
+void GroupMachine::On(const SerialsTaken& event) { tokens_.Take(event); }
+
+void GroupMachine::On(const IssueRecorded& event) { tokens_.TakeRecorded(event); }
+
+void GroupMachine::On(const TokensWanted& event) {
+  const absl::Status active = CheckActive();
+  if (!active.ok()) {
+    context_.Finish(event.call, active);
+  } else {
+    tokens_.Issue(event);
+  }
+}
+
+void GroupMachine::On(const LedgerWanted& event) { tokens_.Query(event); }
+
+void GroupMachine::On(const TokensReported& event) {
+  if (generation_lives()) tokens_.TakeReport(event);
+}
+
 void GroupMachine::On(const GroupDrained& event) {
   (event.remove ? remove_calls_ : drain_calls_).push_back(event.call);
   closing_ = true;
@@ -238,6 +259,7 @@ void GroupMachine::On(const TimePassed&) {
   buffers_.TimePassed();
   programs_.TimePassed();
   attachments_.TimePassed();
+  tokens_.TimePassed();
   if (context_.now.monotonic >= drain_deadline_) {
     drain_deadline_ = absl::InfiniteDuration();
     programs_.CancelAll("the group was drained");

@@ -38,6 +38,7 @@
 #include "server/groups/group_context.h"
 #include "server/groups/group_events.h"
 #include "server/groups/group_programs.h"
+#include "server/groups/group_tokens.h"
 #include "server/groups/placement.h"
 
 namespace perigee {
@@ -78,6 +79,11 @@ class GroupMachine {
   void On(const GroupDrained& event);
   void On(const GenerationAborted& event);
   void On(const TimePassed& event);
+  void On(const SerialsTaken& event);
+  void On(const IssueRecorded& event);
+  void On(const TokensWanted& event);
+  void On(const LedgerWanted& event);
+  void On(const TokensReported& event);
 
   bool generation_lives() const { return generation_began_ && context_.end_reason.empty(); }
   // OK in ACTIVE; else FAILED_PRECONDITION with the state and why.
@@ -85,7 +91,7 @@ class GroupMachine {
   bool any_lost() const;
   void Change(v1::Group::State state, const std::string& reason);
   void RequestGeneration();
-  void OpenSessions(Generation generation);
+  void OpenSessions(Generation generation, const std::vector<FirstTokens>& tokens);
   // Ends the generation because of ranks or an abort.
   void Fence(const std::string& reason);
   // The group never became ACTIVE: it is closed and removed, and CreateGroup fails with `failure`.
@@ -107,6 +113,7 @@ class GroupMachine {
   GroupBuffers buffers_;
   GroupPrograms programs_;
   GroupAttachments attachments_;
+  GroupTokens tokens_;
   const std::string backend_;
 
   v1::Group::State state_ = v1::Group::STATE_UNSPECIFIED;

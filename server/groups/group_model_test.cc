@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "server/groups/group_harness.h"
 #include "server/groups/sequence_check.h"
+#include "server/groups/token_check.h"
 
 namespace perigee {
 namespace {
@@ -53,7 +54,7 @@ class Model {
   bool all_calls_ended() const { return open_calls_.empty(); }
 
   void RandomEvent() {
-    switch (Roll(0, 27)) {
+    switch (Roll(0, 30)) {
       case 0:
         return Lose();
       case 1:
@@ -90,6 +91,12 @@ class Model {
       case 15:
       case 16:
         return ReportClient();
+      case 17:
+        return Do(TokenCheck::Want(NewCall(), BufferName(), Roll(-1, 4), Roll(1, 3)));
+      case 18:
+        return Do(LedgerWanted{NewCall(), Generation(generation_ - (Roll(0, 3) == 0 ? 1 : 0))});
+      case 19:
+        return Do(TokenCheck::Low(Roll(0, 4), generation_ - (Roll(0, 3) == 0 ? 1 : 0)));
       default:
         return AnswerOne();
     }
@@ -151,12 +158,13 @@ class Model {
   }
 
   void GiveNumber() {
+    if (const auto answer = publication_.StoreAnswer(Roll(0, 9) == 0)) Do(*answer);
     if (generations_wanted_ > 0) {
       --generations_wanted_;
       if (Roll(0, 9) == 0) {
         Do(GenerationTaken{absl::UnavailableError("disk")});
       } else {
-        Do(GenerationTaken{Generation(++last_number_)});
+        Do(GenerationTaken{Generation(++last_number_), publication_.FirstOf(lives_.size())});
       }
     }
     if (!ids_wanted_.empty()) {
@@ -256,6 +264,7 @@ class Model {
     if (command.has_abort_generation()) aborted_.insert(send.rank);
     if (command.has_close_session()) closing_sessions_ = true;
     sequences_.Sent(send);
+    publication_.See(send);
     if (send.token != 0) {
       EXPECT_TRUE(tokens_.insert(send.token).second) << "a token was used twice";
       sent_.push_back(send);
@@ -265,6 +274,13 @@ class Model {
   void See(const TakeBufferId& take) { ids_wanted_.push_back(take.buffer); }
   void See(const FinishCall& finish) {
     EXPECT_EQ(open_calls_.erase(finish.call), 1u) << "call " << finish.call << " ended twice";
+    publication_.See(finish);
+  }
+  void See(const TakeSerials& take) { publication_.See(take); }
+  void See(const RecordIssue& record) { publication_.See(record); }
+  void See(const LedgerClosed& closed) {
+    EXPECT_FALSE(alive_);
+    publication_.See(closed);
   }
   void See(const SendProgress& progress) { EXPECT_EQ(open_calls_.count(progress.call), 1u); }
   void See(const GroupChanged&) {}
@@ -346,6 +362,7 @@ class Model {
   bool alive_ = false;
   uint64_t version_ = 0;
   SequenceCheck sequences_;
+  TokenCheck publication_;
   bool removed_ = false;
 
   // Of the step under way.

@@ -10,9 +10,9 @@ namespace perigee {
 
 void GenerationHistory::Begin(const std::string& group, Generation generation,
                               const std::vector<std::string>& workers, absl::Time wall) {
-  std::deque<v1::GenerationInfo>& kept = groups_[group];
-  PERIGEE_CHECK(kept.empty() || kept.back().generation() < generation.value);
-  v1::GenerationInfo& info = kept.emplace_back();
+  std::deque<Life>& kept = groups_[group];
+  PERIGEE_CHECK(kept.empty() || kept.back().info.generation() < generation.value);
+  v1::GenerationInfo& info = kept.emplace_back().info;
   info.set_name(GenerationName(group, generation));
   info.set_generation(generation.value);
   info.set_state(v1::GenerationInfo::FORMING);
@@ -22,41 +22,58 @@ void GenerationHistory::Begin(const std::string& group, Generation generation,
 }
 
 void GenerationHistory::Activate(const std::string& group, Generation generation, absl::Time wall) {
-  v1::GenerationInfo* info = Mutable(group, generation);
-  PERIGEE_CHECK(info != nullptr && info->state() == v1::GenerationInfo::FORMING);
-  info->set_state(v1::GenerationInfo::ACTIVE);
-  *info->mutable_active_time() = ToWire(wall);
+  Life* life = Mutable(group, generation);
+  PERIGEE_CHECK(life != nullptr && life->info.state() == v1::GenerationInfo::FORMING);
+  life->info.set_state(v1::GenerationInfo::ACTIVE);
+  *life->info.mutable_active_time() = ToWire(wall);
 }
 
 void GenerationHistory::End(const std::string& group, Generation generation,
                             const std::string& reason, absl::Time wall) {
-  v1::GenerationInfo* info = Mutable(group, generation);
-  if (info == nullptr || info->state() == v1::GenerationInfo::ENDED) return;
-  info->set_state(v1::GenerationInfo::ENDED);
-  info->set_end_reason(reason);
-  *info->mutable_end_time() = ToWire(wall);
+  Life* life = Mutable(group, generation);
+  if (life == nullptr || life->info.state() == v1::GenerationInfo::ENDED) return;
+  life->info.set_state(v1::GenerationInfo::ENDED);
+  life->info.set_end_reason(reason);
+  *life->info.mutable_end_time() = ToWire(wall);
+}
+
+void GenerationHistory::KeepLedger(const std::string& group, Generation generation,
+                                   const v1::TokenLedger& ledger) {
+  if (Life* life = Mutable(group, generation)) life->ledger = ledger;
 }
 
 void GenerationHistory::Forget(const std::string& group) { groups_.erase(group); }
 
 const v1::GenerationInfo* GenerationHistory::Find(const std::string& group,
                                                   Generation generation) const {
-  return const_cast<GenerationHistory*>(this)->Mutable(group, generation);
+  const Life* life = const_cast<GenerationHistory*>(this)->Mutable(group, generation);
+  return life == nullptr ? nullptr : &life->info;
+}
+
+const v1::TokenLedger* GenerationHistory::FindLedger(const std::string& group,
+                                                     Generation generation) const {
+  const Life* life = const_cast<GenerationHistory*>(this)->Mutable(group, generation);
+  return life == nullptr || !life->ledger ? nullptr : &*life->ledger;
 }
 
 std::vector<v1::GenerationInfo> GenerationHistory::List(const std::string& group) const {
   const auto found = groups_.find(group);
   if (found == groups_.end()) return {};
-  return {found->second.rbegin(), found->second.rend()};
+  std::vector<v1::GenerationInfo> list;
+  for (auto life = found->second.rbegin(); life != found->second.rend(); ++life) {
+    list.push_back(life->info);
+  }
+  return list;
 }
 
-v1::GenerationInfo* GenerationHistory::Mutable(const std::string& group, Generation generation) {
+GenerationHistory::Life* GenerationHistory::Mutable(const std::string& group,
+                                                    Generation generation) {
   const auto found = groups_.find(group);
   if (found == groups_.end()) return nullptr;
-  const auto info =
-      std::find_if(found->second.begin(), found->second.end(),
-                   [&](const v1::GenerationInfo& g) { return g.generation() == generation.value; });
-  return info == found->second.end() ? nullptr : &*info;
+  const auto life = std::find_if(found->second.begin(), found->second.end(), [&](const Life& one) {
+    return one.info.generation() == generation.value;
+  });
+  return life == found->second.end() ? nullptr : &*life;
 }
 
 }  // namespace perigee

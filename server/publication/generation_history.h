@@ -1,5 +1,5 @@
-// The generations of groups, living and ended: what GetGeneration and ListGenerations show. Pure
-// data. Grants of publication tokens and their ledger belong beside it, each to one generation.
+// The generations of groups, living and ended: what GetGeneration and ListGenerations show, and
+// what became of the publication tokens of ended ones. Pure data.
 #ifndef PERIGEE_SERVER_PUBLICATION_GENERATION_HISTORY_H_
 #define PERIGEE_SERVER_PUBLICATION_GENERATION_HISTORY_H_
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "kernels/common/ids.h"
 #include "proto/v1/publication.pb.h"
 
@@ -28,16 +29,25 @@ class GenerationHistory {
   // ENDED for good; a second end changes nothing.
   void End(const std::string& group, Generation generation, const std::string& reason,
            absl::Time wall);
+  // The ledger of a generation that has ended; dropped where the generation is not kept any more.
+  void KeepLedger(const std::string& group, Generation generation, const v1::TokenLedger& ledger);
   void Forget(const std::string& group);
 
   // Null if there is none. Valid until the next change.
   const v1::GenerationInfo* Find(const std::string& group, Generation generation) const;
   std::vector<v1::GenerationInfo> List(const std::string& group) const;  // newest first
+  // Null if none was kept. Valid until the next change.
+  const v1::TokenLedger* FindLedger(const std::string& group, Generation generation) const;
 
  private:
-  v1::GenerationInfo* Mutable(const std::string& group, Generation generation);
+  struct Life {
+    v1::GenerationInfo info;
+    absl::optional<v1::TokenLedger> ledger;
+  };
 
-  std::map<std::string, std::deque<v1::GenerationInfo>> groups_;  // newest last
+  Life* Mutable(const std::string& group, Generation generation);
+
+  std::map<std::string, std::deque<Life>> groups_;  // newest last
 };
 
 }  // namespace perigee

@@ -50,6 +50,21 @@ TEST(GenerationHistory, OneThatNeverBecameActiveHasNoActiveTime) {
   EXPECT_FALSE(history.Find(kGroup, Generation(1))->has_active_time());
 }
 
+TEST(GenerationHistory, ALedgerIsKeptAsLongAsItsGeneration) {
+  GenerationHistory history;
+  history.Begin(kGroup, Generation(1), {}, absl::UnixEpoch());
+  EXPECT_EQ(history.FindLedger(kGroup, Generation(1)), nullptr);
+  v1::TokenLedger ledger;
+  ledger.add_ranks()->set_spent(5);
+  history.KeepLedger(kGroup, Generation(1), ledger);
+  history.KeepLedger(kGroup, Generation(2), ledger);
+  ASSERT_NE(history.FindLedger(kGroup, Generation(1)), nullptr);
+  EXPECT_EQ(history.FindLedger(kGroup, Generation(1))->ranks(0).spent(), 5u);
+  EXPECT_EQ(history.FindLedger(kGroup, Generation(2)), nullptr);
+  history.Forget(kGroup);
+  EXPECT_EQ(history.FindLedger(kGroup, Generation(1)), nullptr);
+}
+
 TEST(GenerationHistory, AForgottenGroupHasNone) {
   GenerationHistory history;
   history.Begin(kGroup, Generation(1), {}, absl::UnixEpoch());

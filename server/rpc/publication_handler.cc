@@ -5,7 +5,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "proto/support/defaults.h"
 #include "proto/support/resource_name.h"
+#include "server/rpc/call_reply.h"
 #include "server/rpc/field_check.h"
 #include "server/rpc/page.h"
 
@@ -54,6 +56,30 @@ void PublicationHandler::AbortGeneration(const v1::AbortGenerationRequest& reque
                                first({info.status(), {}, info.ok() ? *info : Response()});
                              });
   });
+}
+
+// The store keeps these answers: they outlive the coordinator, and would be large to keep in
+// memory.
+void PublicationHandler::IssueTokens(const v1::IssueTokensRequest& request,
+                                     ReplyFunction<v1::IssueTokensResponse> reply) {
+  using Response = v1::IssueTokensResponse;
+  absl::Status status = InField("buffer", ParseBufferName(request.buffer()).status());
+  if (status.ok() && (request.count() < 0 || request.count() > kMaxTokensOfCall)) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("count is ", request.count(), ", expected 1 to ", kMaxTokensOfCall));
+  }
+  if (!status.ok()) return reply({status, {}, {}});
+  RunJoined<Response>(log_, "IssueTokens", request, reply, [&](ReplyFunction<Response> first) {
+    control_.IssueTokens(request, ReplyWith<Response>(std::move(first)));
+  });
+}
+
+void PublicationHandler::GetTokenLedger(const v1::GetTokenLedgerRequest& request,
+                                        ReplyFunction<v1::TokenLedger> reply) {
+  const auto name = ParseGenerationName(request.name());
+  if (!name.ok()) return reply({InField("name", name.status()), {}, {}});
+  control_.GetTokenLedger(name->group.group_name(), name->generation,
+                          ReplyWith<v1::TokenLedger>(std::move(reply)));
 }
 
 }  // namespace perigee

@@ -22,6 +22,10 @@ class PublicationHandler {
       const v1::ListGenerationsRequest& request) const;
   void AbortGeneration(const v1::AbortGenerationRequest& request,
                        ReplyFunction<v1::GenerationInfo> reply);
+  void IssueTokens(const v1::IssueTokensRequest& request,
+                   ReplyFunction<v1::IssueTokensResponse> reply);
+  void GetTokenLedger(const v1::GetTokenLedgerRequest& request,
+                      ReplyFunction<v1::TokenLedger> reply);
 
  private:
   ControlPlane& control_;

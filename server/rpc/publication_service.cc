@@ -24,4 +24,20 @@ grpc::ServerUnaryReactor* PublicationService::AbortGeneration(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* PublicationService::IssueTokens(grpc::CallbackServerContext* context,
+                                                          const v1::IssueTokensRequest* request,
+                                                          v1::IssueTokensResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  handler_.IssueTokens(*request, FinishLater(*context, reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PublicationService::GetTokenLedger(
+    grpc::CallbackServerContext* context, const v1::GetTokenLedgerRequest* request,
+    v1::TokenLedger* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  handler_.GetTokenLedger(*request, FinishLater(*context, reactor, response));
+  return reactor;
+}
+
 }  // namespace perigee

@@ -23,6 +23,12 @@ class PublicationService final : public v1::PublicationService::CallbackService 
   grpc::ServerUnaryReactor* AbortGeneration(grpc::CallbackServerContext* context,
                                             const v1::AbortGenerationRequest* request,
                                             v1::GenerationInfo* response) override;
+  grpc::ServerUnaryReactor* IssueTokens(grpc::CallbackServerContext* context,
+                                        const v1::IssueTokensRequest* request,
+                                        v1::IssueTokensResponse* response) override;
+  grpc::ServerUnaryReactor* GetTokenLedger(grpc::CallbackServerContext* context,
+                                           const v1::GetTokenLedgerRequest* request,
+                                           v1::TokenLedger* response) override;
 
  private:
   PublicationHandler handler_;

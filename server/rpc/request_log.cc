@@ -53,6 +53,18 @@ void RequestLog::Complete(const Key& key, Answer answer) {
   for (const Waiter& waiter : waiters) waiter(answer);
 }
 
+void RequestLog::Settle(const Key& key, const Answer& answer) {
+  std::vector<Waiter> waiters;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    PERIGEE_CHECK(found != entries_.end() && !found->second.answered);
+    waiters = std::move(found->second.waiters);
+    entries_.erase(found);
+  }
+  for (const Waiter& waiter : waiters) waiter(answer);
+}
+
 void RequestLog::Forget(absl::Duration now) {
   while (!answered_.empty() &&
          (entries_.size() >= kMaxEntries || now - answered_.front().first >= kRequestIdLife)) {

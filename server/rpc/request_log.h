@@ -43,6 +43,8 @@ class RequestLog {
   absl::StatusOr<bool> Begin(const Key& key, const std::string& request, Waiter waiter);
   // Kept for kRequestIdLife, unless there are more than kMaxEntries: then the oldest is forgotten.
   void Complete(const Key& key, Answer answer);
+  // Answers those that wait, and keeps nothing: whoever asks again runs again.
+  void Settle(const Key& key, const Answer& answer);
 
  private:
   struct Entry {
@@ -60,11 +62,10 @@ class RequestLog {
   std::deque<std::pair<absl::Duration, Key>> answered_;  // oldest first
 };
 
-// Runs `start` for the first request of this id, and gives every repetition the same reply. Without
-// a request_id every call is a first one. `start` gets the ReplyFunction to call.
-template <typename Message, typename Request, typename Start>
-void RunOnce(RequestLog& log, const std::string& method, const Request& request,
-             const ReplyFunction<Message>& reply, const Start& start) {
+// What RunOnce and RunJoined share; `end` tells the log that a call has ended.
+template <typename Message, typename Request, typename Start, typename End>
+void RunLogged(RequestLog& log, const std::string& method, const Request& request,
+               const ReplyFunction<Message>& reply, const Start& start, const End& end) {
   if (request.request_id().empty()) {
     start(reply);
     return;
@@ -78,10 +79,32 @@ void RunOnce(RequestLog& log, const std::string& method, const Request& request,
   if (!first.ok()) {
     reply({first.status(), {}, {}});
   } else if (*first) {
-    start([&log, key](const Reply<Message>& result) {
-      log.Complete(key, {result.status, result.error, result.message.SerializeAsString()});
+    start([&log, key, end](const Reply<Message>& result) {
+      end(log, key, {result.status, result.error, result.message.SerializeAsString()});
     });
   }
+}
+
+// Runs `start` for the first request of this id, and gives every repetition the same reply. Without
+// a request_id every call is a first one. `start` gets the ReplyFunction to call.
+template <typename Message, typename Request, typename Start>
+void RunOnce(RequestLog& log, const std::string& method, const Request& request,
+             const ReplyFunction<Message>& reply, const Start& start) {
+  RunLogged<Message>(log, method, request, reply, start,
+                     [](RequestLog& to, const RequestLog::Key& key, RequestLog::Answer answer) {
+                       to.Complete(key, std::move(answer));
+                     });
+}
+
+// The same for calls whose answers are kept elsewhere: it joins requests that are under way at the
+// same time, and one that comes later is a first one again.
+template <typename Message, typename Request, typename Start>
+void RunJoined(RequestLog& log, const std::string& method, const Request& request,
+               const ReplyFunction<Message>& reply, const Start& start) {
+  RunLogged<Message>(log, method, request, reply, start,
+                     [](RequestLog& to, const RequestLog::Key& key, RequestLog::Answer answer) {
+                       to.Settle(key, answer);
+                     });
 }
 
 }  // namespace perigee

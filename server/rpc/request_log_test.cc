@@ -50,6 +50,30 @@ TEST_F(RequestLogTest, ARepetitionGetsTheFirstAnswerAndHasNoEffect) {
   EXPECT_THAT(replies, ElementsAre("first:done", "second:done"));
 }
 
+TEST_F(RequestLogTest, WhereAnswersAreKeptElsewhereOnlyCallsUnderWayAreJoined) {
+  const auto call = [&](const std::string& id, const std::string& group, const std::string& who) {
+    v1::DrainGroupRequest request;
+    request.set_request_id(id);
+    request.set_name(group);
+    RunJoined<v1::Group>(
+        log, "Drain", request,
+        [this, who](const Reply<v1::Group>& reply) {
+          replies.push_back(
+              absl::StrCat(who, ":", reply.message.name(), std::string(reply.status.message())));
+        },
+        [this](ReplyFunction<v1::Group> done) { started.push_back(std::move(done)); });
+  };
+  call("id", "g", "first");
+  call("id", "g", "second");
+  EXPECT_EQ(started.size(), 1u);
+  Finish(0, "done");
+  EXPECT_THAT(replies, ElementsAre("first:done", "second:done"));
+  call("id", "other", "third");
+  ASSERT_EQ(started.size(), 2u) << "nothing was kept";
+  Finish(1, "again");
+  EXPECT_EQ(replies.back(), "third:again");
+}
+
 TEST_F(RequestLogTest, ARepetitionWhileTheFirstRunsJoinsIt) {
   Call("id", "g", "first");
   Call("id", "g", "second");

@@ -43,10 +43,6 @@ absl::Status MakeDirectory(const std::string& directory) {
   return absl::OkStatus();
 }
 
-const char* CounterName(Counter counter) {
-  return counter == Counter::kGeneration ? "generation" : "buffer";
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory) {
@@ -66,9 +62,9 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
 
 SqliteStore::~SqliteStore() { sqlite3_close(database_); }
 
-absl::StatusOr<uint64_t> SqliteStore::Take(Counter counter) {
+absl::StatusOr<uint64_t> SqliteStore::TakeBufferId() {
   std::lock_guard lock(mutex_);
-  return Increment(CounterName(counter));
+  return Increment("buffer");
 }
 
 absl::Status SqliteStore::Prepare() {

@@ -32,7 +32,7 @@ class SqliteStore final : public Store {
   SqliteStore& operator=(const SqliteStore&) = delete;
 
   uint64_t term() const override { return term_; }
-  absl::StatusOr<uint64_t> Take(Counter counter) override;
+  absl::StatusOr<uint64_t> TakeBufferId() override;
   absl::StatusOr<OpenedGeneration> OpenGeneration(const std::string& salt, int32_t ranks,
                                                   uint64_t count) override;
   absl::StatusOr<SerialRange> TakeSerials(uint64_t count) override;

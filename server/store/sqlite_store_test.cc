@@ -29,8 +29,8 @@ class SqliteStoreTest : public ::testing::Test {
   std::string file = directory + "/perigee.sqlite3";
 };
 
-uint64_t Taken(Store& store, Counter counter) {
-  auto value = store.Take(counter);
+uint64_t Taken(Store& store) {
+  auto value = store.TakeBufferId();
   EXPECT_TRUE(value.ok()) << value.status();
   return value.ok() ? *value : 0;
 }
@@ -40,9 +40,9 @@ TEST_F(SqliteStoreTest, CountersGoUpByOneAndSurviveReopening) {
     auto store = SqliteStore::Open(directory);
     ASSERT_TRUE(store.ok()) << store.status();
     EXPECT_EQ((*store)->term(), start);
-    EXPECT_EQ(Taken(**store, Counter::kGeneration), 2 * start - 1);
-    EXPECT_EQ(Taken(**store, Counter::kGeneration), 2 * start);
-    EXPECT_EQ(Taken(**store, Counter::kBufferId), start);
+    EXPECT_EQ(Taken(**store), 2 * start - 1);
+    EXPECT_EQ(Taken(**store), 2 * start);
+    EXPECT_EQ((*store)->OpenGeneration("salt", 1, 1)->generation, Generation(start));
   }
 }
 
@@ -66,7 +66,7 @@ TEST_F(SqliteStoreTest, AKilledProcessNeverLeavesANumberToBeTakenAgain) {
       close(pipe_ends[0]);
       auto store = SqliteStore::Open(directory);
       while (store.ok()) {
-        auto value = (*store)->Take(Counter::kGeneration);
+        auto value = (*store)->TakeBufferId();
         if (!value.ok() || write(pipe_ends[1], &*value, sizeof(uint64_t)) < 0) break;
       }
       _exit(1);
@@ -86,7 +86,7 @@ TEST_F(SqliteStoreTest, AKilledProcessNeverLeavesANumberToBeTakenAgain) {
   }
   auto store = SqliteStore::Open(directory);
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_GT(Taken(**store, Counter::kGeneration), highest);
+  EXPECT_GT(Taken(**store), highest);
   EXPECT_EQ((*store)->term(), 4u);
 }
 
@@ -98,7 +98,7 @@ TEST_F(SqliteStoreTest, ManyThreadsNeverGetTheSameNumber) {
     std::vector<std::jthread> threads;
     for (auto& mine : taken) {
       threads.emplace_back([&] {
-        for (int i = 0; i < 25; ++i) mine.push_back(Taken(**store, Counter::kBufferId));
+        for (int i = 0; i < 25; ++i) mine.push_back(Taken(**store));
       });
     }
   }
@@ -123,7 +123,7 @@ TEST_F(SqliteStoreTest, ASecondProcessIsRefusedWhileTheFirstHasIt) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(Taken(**first, Counter::kGeneration), 1u);
+  EXPECT_EQ(Taken(**first), 1u);
 }
 
 TEST_F(SqliteStoreTest, ADamagedFileIsDataLossNamingThePath) {

@@ -18,8 +18,6 @@
 
 namespace perigee {
 
-enum class Counter { kGeneration, kBufferId };
-
 struct OpenedGeneration {
   Generation generation;
   std::vector<SerialRange> serials;  // one for each rank
@@ -50,9 +48,8 @@ class Store {
   virtual ~Store() = default;
   // Number of this start: one more than that of the last.
   virtual uint64_t term() const = 0;
-  // The counter's next number, from 1.
-  virtual absl::StatusOr<uint64_t> Take(Counter counter) = 0;
-
+  // The next buffer's number, from 1.
+  virtual absl::StatusOr<uint64_t> TakeBufferId() = 0;
   // The next generation's number, its salt put down, and the first `count` serials of each rank.
   virtual absl::StatusOr<OpenedGeneration> OpenGeneration(const std::string& salt, int32_t ranks,
                                                           uint64_t count) = 0;

@@ -22,6 +22,7 @@ namespace perigee {
 class HandlerFixture : public ::testing::Test {
  protected:
   static constexpr const char* kTenant = "tenants/default";
+  static constexpr const char* kMasterKey = "a master key of thirty-two bytes";
 
   ~HandlerFixture() override {
     for (auto& worker : workers_) worker->Stop();
@@ -49,10 +50,16 @@ class HandlerFixture : public ::testing::Test {
     return reply.Get();
   }
 
+  static ControlPlaneOptions Options() {
+    ControlPlaneOptions options;
+    options.master_key = kMasterKey;
+    return options;
+  }
+
   FakeClock clock_;
   MemoryStore store_;
   RequestLog log_{clock_};
-  ControlPlane control_{ControlPlaneOptions(), store_, clock_, RandomBytes};
+  ControlPlane control_{Options(), store_, clock_, RandomBytes};
   std::vector<std::unique_ptr<FakeWorker>> workers_;
 };
 

@@ -15,9 +15,9 @@ namespace perigee {
 class MemoryStore final : public Store {
  public:
   uint64_t term() const override { return 3; }
-  absl::StatusOr<uint64_t> Take(Counter counter) override {
+  absl::StatusOr<uint64_t> TakeBufferId() override {
     std::lock_guard lock(mutex_);
-    return counter == Counter::kGeneration ? ++generation_ : ++buffer_;
+    return ++buffer_;
   }
   absl::StatusOr<OpenedGeneration> OpenGeneration(const std::string& salt, int32_t ranks,
                                                   uint64_t count) override {

@@ -40,7 +40,7 @@ struct TokenCounts {
   uint64_t expired = 0;  // of them, not spent while they could be
 };
 
-// Thread-safe. Spending neither blocks nor allocates.
+// Thread-safe. No call waits for anything but other callers of the ledger.
 class TokenLedger {
  public:
   static constexpr uint64_t kMaxSerialsOfRange = uint64_t{1} << 20;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/support/event_log.h"
 #include "worker/ops/failure_reason.h"
+#include "worker/session/session_tokens.h"
 
 namespace perigee {
 namespace {
@@ -32,10 +33,25 @@ const char* CommandName(const v1::WorkerCommand& command) {
       return "serve_client";
     case v1::WorkerCommand::kEndClient:
       return "end_client";
+    case v1::WorkerCommand::kGrantTokens:
+      return "grant_tokens";
+    case v1::WorkerCommand::kReportTokens:
+      return "report_tokens";
     case v1::WorkerCommand::COMMAND_NOT_SET:
       break;
   }
   return "unknown";
+}
+
+v1::CommandResult ResultWithCounts(Session& session) {
+  v1::CommandResult result;
+  *result.mutable_tokens() = CountsOf(session.tokens());
+  return result;
+}
+
+absl::Status TakeTokens(const v1::WorkerCommand& command, Session& session) {
+  if (!command.has_grant_tokens()) return absl::OkStatus();
+  return TakeGrant(session.tokens(), command.grant_tokens());
 }
 
 v1::WorkerReport ToReport(v1::CommandResult result) {
@@ -69,7 +85,8 @@ void CommandHandler::Receive(const v1::WorkerCommand& command) {
     Answer(command, absl::UnavailableError("the worker is leaving"));
     return;
   }
-  if (command.has_abort_generation() || command.has_cancel_program()) {
+  const bool of_tokens = command.has_grant_tokens() || command.has_report_tokens();
+  if (command.has_abort_generation() || command.has_cancel_program() || of_tokens) {
     absl::StatusOr<std::shared_ptr<Session>> session =
         current_.Find(command.group(), Generation(command.generation()));
     if (!session.ok()) {
@@ -79,6 +96,11 @@ void CommandHandler::Receive(const v1::WorkerCommand& command) {
     if (command.has_cancel_program()) {
       (*session)->Cancel(command.cancel_program().program_id());
       Answer(command, absl::OkStatus());
+      return;
+    }
+    if (of_tokens) {
+      const absl::Status taken = TakeTokens(command, **session);
+      Answer(command, taken, ResultWithCounts(**session));
       return;
     }
     const v1::AbortGenerationCommand& abort = command.abort_generation();
@@ -109,6 +131,7 @@ void CommandHandler::Run(const v1::WorkerCommand& command) {
       if (status.ok()) return;  // answered by the attachment
     } else if (command.has_abort_generation() || command.has_close_session()) {
       status = EndSession(*session);
+      result = ResultWithCounts(**session);
     } else {
       status = InSession(command, **session, result);
     }
@@ -124,8 +147,14 @@ absl::Status CommandHandler::OpenSession(const v1::WorkerCommand& command) {
                                     " cannot open: generation ", older->view().generation.value,
                                     " of ", older->view().group, " lives here"));
   }
-  absl::StatusOr<std::shared_ptr<Session>> session =
-      Session::Open(command.group(), generation, command.open_session(), environment_);
+  const auto on_low_tokens = [this, group = command.group(), generation] {
+    v1::WorkerReport report;
+    report.mutable_tokens()->set_group(group);
+    report.mutable_tokens()->set_generation(generation.value);
+    sink_(report);
+  };
+  absl::StatusOr<std::shared_ptr<Session>> session = Session::Open(
+      command.group(), generation, command.open_session(), environment_, on_low_tokens);
   if (!session.ok()) return session.status();
   if (older) {
     older->Abort({}, absl::StrCat("generation ", generation.value, " of ", command.group(),

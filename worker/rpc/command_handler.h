@@ -17,9 +17,9 @@
 
 namespace perigee {
 
-// Every command gets exactly one result, in any order. An abort takes effect, and a cancel is
-// passed on, before Receive returns; all else, and the answer to an abort, follows on a thread of
-// the handler's own, in the order of arrival.
+// Every command gets exactly one result, in any order. An abort takes effect, and a cancel or a
+// grant of publication tokens is passed on, before Receive returns; all else, and the answer to an
+// abort, follows on a thread of the handler's own, in the order of arrival.
 //
 // Refused, both sides named: a command of a term older than one that was seen; one that is for
 // another group or generation than the session's. A session of a newer generation takes the place

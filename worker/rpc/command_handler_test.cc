@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -312,6 +313,49 @@ TEST_F(CommandHandlerTest, ProgressIsReportedWhileAProgramRuns) {
   int progress = 0;
   for (const v1::WorkerReport& report : reports_) progress += report.has_progress();
   EXPECT_GE(progress, 1);
+}
+
+// The command that opens the session of 7 with eight serials of the rank's own.
+TEST_F(CommandHandlerTest, TokensAreGrantedCountedAndAskedFor) {
+  v1::WorkerCommand open = OpenCommand(7);
+  v1::TokenGrant& first = *open.mutable_open_session()->mutable_tokens();
+  first.set_key(std::string(32, 'k'));
+  first.set_first_serial(1);
+  first.set_count(8);
+  first.mutable_life()->set_seconds(600);
+  first.set_holder(v1::TokenGrant::WORKER);
+  ASSERT_EQ(Do(open).status().code(), 0);
+
+  v1::WorkerCommand grant = Command();
+  *grant.mutable_grant_tokens() = first;
+  grant.mutable_grant_tokens()->clear_key();
+  grant.mutable_grant_tokens()->set_first_serial(9);
+  v1::CommandResult result = Do(grant);
+  EXPECT_EQ(result.status().code(), 0) << result.status().message();
+  EXPECT_EQ(result.tokens().held(), 16u);
+  grant.set_command_id(++command_id_);
+  EXPECT_EQ(Do(grant).tokens().held(), 16u) << "twice is once";
+
+  TokenLedger& ledger = current_.Get()->tokens();
+  for (int i = 0; i < 14; ++i) {
+    EXPECT_EQ(ledger.Spend(*ledger.Draw(BufferId(3)), BufferId(3)), TokenRefusal::kNone);
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto asked = std::find_if(reports_.begin(), reports_.end(),
+                                    [](const auto& report) { return report.has_tokens(); });
+    ASSERT_NE(asked, reports_.end()) << "two of eight are left";
+    EXPECT_EQ(asked->tokens().group(), kGroup);
+    EXPECT_EQ(asked->tokens().generation(), 7u);
+  }
+  v1::WorkerCommand ask = Command();
+  ask.mutable_report_tokens();
+  result = Do(ask);
+  EXPECT_EQ(result.tokens().drawn(), 14u);
+  EXPECT_EQ(result.tokens().spent(), 14u);
+  EXPECT_EQ(Do(AbortCommand()).tokens().spent(), 14u) << "the last word";
+  ask.set_command_id(++command_id_);
+  EXPECT_EQ(Do(ask).status().reason(), "STALE_OBJECT");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "worker/memory/descriptor_client.h"
 #include "worker/ops/failure_reason.h"
 #include "worker/session/session_members.h"
+#include "worker/session/session_tokens.h"
 
 namespace perigee {
 namespace {
@@ -50,7 +51,8 @@ absl::Status CheckNoGuest(const SessionBuffer& buffer) {
 absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
                                                        Generation generation,
                                                        const v1::OpenSessionCommand& command,
-                                                       const SessionEnvironment& environment) {
+                                                       const SessionEnvironment& environment,
+                                                       std::function<void()> on_low_tokens) {
   absl::Status status = CheckMembers(command, environment.worker, environment.incarnation);
   if (!status.ok()) return status;
   GroupView view{group, generation, RankId(command.rank()), {}};
@@ -59,11 +61,20 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
     view.workers.push_back(member.worker());
     members.push_back({*ParseIncarnation(member.incarnation()), member.socket_path()});
   }
-  return std::shared_ptr<Session>(new Session(std::move(view), std::move(members), environment));
+  absl::StatusOr<std::unique_ptr<TokenLedger>> tokens =
+      OpenTokenLedger(MakeTokenScope(group, generation, view.rank), command, environment.clock,
+                      std::move(on_low_tokens));
+  if (!tokens.ok()) return tokens.status();
+  return std::shared_ptr<Session>(
+      new Session(std::move(view), std::move(members), environment, *std::move(tokens)));
 }
 
-Session::Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment)
-    : view_(std::move(view)), members_(std::move(members)), environment_(environment) {}
+Session::Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment,
+                 std::unique_ptr<TokenLedger> tokens)
+    : view_(std::move(view)),
+      members_(std::move(members)),
+      environment_(environment),
+      tokens_(std::move(tokens)) {}
 
 Session::~Session() {
   Abort({}, "the session ends");

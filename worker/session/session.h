@@ -23,6 +23,7 @@
 #include "worker/ops/byte_budget.h"
 #include "worker/ops/group_view.h"
 #include "worker/ops/program_runner.h"
+#include "worker/publication/token_ledger.h"
 #include "worker/session/serial_thread.h"
 #include "worker/session/session_buffer.h"
 
@@ -47,15 +48,16 @@ class Session {
   using ProgressSink = std::function<void(const v1::ProgramProgress&)>;
   using OutcomeSink = std::function<void(const ProgramOutcome&)>;
 
-  // INVALID_ARGUMENT, saying what is wrong with ranks or members; FAILED_PRECONDITION: this rank is
-  // another worker's, or another incarnation's.
-  static absl::StatusOr<std::shared_ptr<Session>> Open(const std::string& group,
-                                                       Generation generation,
-                                                       const v1::OpenSessionCommand& command,
-                                                       const SessionEnvironment& environment);
+  // INVALID_ARGUMENT, saying what is wrong with ranks, members or tokens; FAILED_PRECONDITION: this
+  // rank is another worker's, or another incarnation's. on_low_tokens: TokenLedger's on_low.
+  static absl::StatusOr<std::shared_ptr<Session>> Open(
+      const std::string& group, Generation generation, const v1::OpenSessionCommand& command,
+      const SessionEnvironment& environment, std::function<void()> on_low_tokens = nullptr);
   ~Session();
 
   const GroupView& view() const { return view_; }
+  // This rank's publication tokens in this generation.
+  TokenLedger& tokens() { return *tokens_; }
 
   // Takes this rank's part of a buffer and offers it to the peers; the bytes taken. Blocks while
   // memory is allocated; after an Abort only until the part of it that is under way is there.
@@ -96,7 +98,8 @@ class Session {
     std::shared_ptr<SessionBuffer> buffer;
   };
 
-  Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment);
+  Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment,
+          std::unique_ptr<TokenLedger> tokens);
   absl::StatusOr<SessionBufferConfig> ParseBuffer(const v1::Buffer& buffer) const;
   absl::Status ImportPeers(SessionBuffer& buffer, const std::vector<Ticket>& tickets,
                            absl::Duration timeout);
@@ -107,6 +110,7 @@ class Session {
   const GroupView view_;
   const std::vector<Member> members_;
   const SessionEnvironment environment_;
+  const std::unique_ptr<TokenLedger> tokens_;
   Interrupt interrupt_;  // ends allocations, and fetches from peers
 
   mutable std::mutex mutex_;
