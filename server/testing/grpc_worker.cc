@@ -91,6 +91,11 @@ size_t GrpcWorker::Count(Kind kind) const {
   return CountSeen(kind);
 }
 
+std::vector<v1::WorkerCommand> GrpcWorker::Commands() const {
+  std::lock_guard lock(mutex_);
+  return seen_;
+}
+
 size_t GrpcWorker::CountSeen(Kind kind) const {
   return static_cast<size_t>(std::count_if(seen_.begin(), seen_.end(), [kind](const auto& command) {
     return command.command_case() == kind;

@@ -34,6 +34,8 @@ class GrpcWorker {
   // Blocks until a command of the kind has come, at most 20 s.
   bool Await(Kind kind);
   size_t Count(Kind kind) const;
+  // All that have come, in order.
+  std::vector<v1::WorkerCommand> Commands() const;
   // Breaks the command stream and opens another one under the same incarnation.
   void ReopenCommands();
   // Both streams break.
