@@ -26,6 +26,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/operation.h"
+#include "kernels/layout/plan_arrays.h"
 #include "kernels/layout/weights_layout.h"
 
 namespace perigee {
@@ -48,6 +49,7 @@ struct BackendInfo {
   std::string device;         // what it runs on, for people
   uint64_t memory_bytes = 0;  // of the device
   uint64_t free_bytes = 0;
+  std::string device_uuid = "";  // "GPU-..."; empty where its memory is the host's
 };
 
 // One rank's tokens for a dispatch. token_count of S rows are valid; the others are not read.
@@ -62,6 +64,8 @@ struct DispatchInput {
 struct DispatchOutput {
   BFloat16* rows = nullptr;      // [NvS, H]
   float* row_weights = nullptr;  // [NvS]
+  // Of a dispatch that plans, all of them or none; written only where it ends well.
+  PlanArrays plan = {};
 };
 
 struct CombineInput {
@@ -143,6 +147,8 @@ struct DataPathOptions {
   Generation generation;
   // Each rank's shard [R] as mapped here, this rank's own included (kernels/layout/shard_layout.h).
   std::vector<std::byte*> shards;
+  // The second part of each [R], where it is memory apart; empty: it lies behind the first.
+  std::vector<std::byte*> shard_rows;
   absl::Duration operation_timeout = absl::Seconds(10);
   // The same for the first collective operation, which waits for ranks that still start. Zero: as
   // operation_timeout.
@@ -169,6 +175,14 @@ struct DataPathOptions {
 enum class Timing {
   kOperations,  // each operation
   kMarks,       // what lies between two marks; operations have nothing between them
+};
+
+// What Poll has seen.
+struct Polled {
+  // How many more operations have ended well, in the order of their calls.
+  size_t ended = 0;
+  // Something has failed behind these: Synchronize tells what, and Poll nothing more until then.
+  bool failed = false;
 };
 
 // What ProbeCopy copies onto.
@@ -241,6 +255,9 @@ class DataPath {
   // How many of the operations that the last Synchronize waited for have ended well, in the order
   // of their calls: the next one is the first that failed. 0 where queues() is false.
   virtual size_t operations_ended() const { return 0; }
+  // Never waits. What it counts as ended is told once: Synchronize has nothing more to say of it.
+  // With Timing::kOperations only.
+  virtual Polled Poll() { return Polled(); }
 
   // The rest does nothing where queues() is false: callers time their calls.
   //
@@ -250,8 +267,9 @@ class DataPath {
   // A mark between the operations called before it and those called after it. With kMarks only
   // (FAILED_PRECONDITION).
   virtual absl::Status MarkTime() { return absl::OkStatus(); }
-  // Of what the last Synchronize waited for, up to the first operation that failed: how long each
-  // operation took, in the order of their calls; with kMarks, the times from each mark to the next.
+  // Of what the last Synchronize or Poll has told, up to the first operation that failed: how long
+  // each operation took, in the order of their calls; with kMarks, the times from each mark to the
+  // next.
   virtual std::vector<absl::Duration> durations() const { return {}; }
 
   // Raises the abort word: the operation under way and all later ones end with kAborted, naming

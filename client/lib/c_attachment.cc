@@ -1,21 +1,20 @@
 // The attachment part of client/lib/perigee.h.
+#include "client/lib/c_attachment.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/c_cluster.h"
 #include "client/lib/c_error.h"
-#include "client/lib/local_client.h"
-#include "client/lib/perigee.h"
-
-struct perigee_attachment {
-  std::unique_ptr<perigee::LocalClient> client;
-  int32_t intermediate = 0;
-  int32_t layers = 0;
-};
 
 namespace perigee {
 namespace {
+
+constexpr size_t kMemoryBytesOfVersion1 = offsetof(perigee_memory, kind);
 
 // A failure on the way to the worker: where that is the end of the attachment, all that the worker
 // has told about it.
@@ -31,7 +30,10 @@ int Submit(perigee_attachment* attachment, const LocalOperation& operation, uint
            perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
   if (command == nullptr) return TellNull("command", error);
-  const absl::StatusOr<uint64_t> submitted = attachment->client->Submit(operation);
+  LocalClient& client = *attachment->client;
+  const absl::optional<CUstream_st*> followed = std::exchange(attachment->followed, absl::nullopt);
+  const absl::StatusOr<uint64_t> submitted =
+      followed ? client.SubmitBehind(*followed, operation) : client.Submit(operation);
   if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
   *command = *submitted;
   return TellStatus(absl::OkStatus(), error);
@@ -68,6 +70,11 @@ perigee_memory MemoryOf(const perigee_attachment& attachment) {
   memory.plan_experts_to_copy = client.plan().experts_to_copy;
   memory.plan_load = client.plan().load;
   memory.plan_home_load = client.plan().home_load;
+  memory.kind = client.device() ? PERIGEE_MEMORY_CUDA : PERIGEE_MEMORY_HOST;
+  memory.device = client.device() ? client.device()->index : -1;
+  if (client.device()) {
+    client.device()->uuid.copy(memory.device_uuid, PERIGEE_DEVICE_UUID_BYTES - 1);
+  }
   return memory;
 }
 
@@ -115,15 +122,24 @@ int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
                        perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
   if (memory == nullptr) return TellNull("memory", error);
-  if (memory->struct_bytes < sizeof(perigee_memory)) {
+  const uint32_t struct_bytes = memory->struct_bytes;
+  if (struct_bytes < perigee::kMemoryBytesOfVersion1) {
+    return TellStatus(absl::InvalidArgumentError(absl::StrCat("memory has struct_bytes ",
+                                                              struct_bytes, ", expected at least ",
+                                                              perigee::kMemoryBytesOfVersion1)),
+                      error);
+  }
+  perigee_memory found = perigee::MemoryOf(*attachment);
+  if (found.kind != PERIGEE_MEMORY_HOST && struct_bytes < sizeof(perigee_memory)) {
     return TellStatus(
-        absl::InvalidArgumentError(absl::StrCat("memory has struct_bytes ", memory->struct_bytes,
-                                                ", expected at least ", sizeof(perigee_memory))),
+        absl::FailedPreconditionError(absl::StrCat(
+            "the memory is on ", found.device_uuid, ", and struct_bytes ", struct_bytes,
+            " has no room to say so: the caller was built with an older "
+            "perigee.h")),
         error);
   }
-  const uint32_t struct_bytes = memory->struct_bytes;
-  *memory = perigee::MemoryOf(*attachment);
-  memory->struct_bytes = struct_bytes;
+  found.struct_bytes = struct_bytes;
+  std::memcpy(memory, &found, std::min<size_t>(struct_bytes, sizeof(found)));
   return TellStatus(absl::OkStatus(), error);
 }
 

@@ -38,8 +38,8 @@ absl::Status CheckPlace(const char* what, uint64_t offset, uint64_t bytes, uint6
   if (offset % alignof(float) == 0 && offset <= shard_bytes && bytes <= shard_bytes - offset) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(what, " of ", bytes, " bytes at ", offset,
-                                                 " of a shard of ", shard_bytes, " bytes"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " of ", bytes, " bytes at ", offset, " of ", shard_bytes, " bytes"));
 }
 
 }  // namespace
@@ -83,10 +83,10 @@ absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
       ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes;
   const uint64_t rows = static_cast<uint64_t>(geometry.logical_rows());
   absl::Status status = CheckPlace("rows", reply->rows_offset, rows * hidden * sizeof(BFloat16),
-                                   sizes[static_cast<size_t>(AttachPart::kShard)]);
+                                   sizes[static_cast<size_t>(AttachPart::kShardRows)]);
   if (status.ok()) {
     status = CheckPlace("row weights", reply->row_weights_offset, rows * sizeof(float),
-                        sizes[static_cast<size_t>(AttachPart::kShard)]);
+                        sizes[static_cast<size_t>(AttachPart::kShardRows)]);
   }
   if (status.ok() && sizes[static_cast<size_t>(AttachPart::kArena)] != arena_bytes) {
     status = absl::InvalidArgumentError(absl::StrCat("an arena of ",
@@ -99,14 +99,26 @@ absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
   Shared shared;
   shared.rows_offset = reply->rows_offset;
   shared.row_weights_offset = reply->row_weights_offset;
-  for (const auto& [part, mapping] : {std::pair{AttachPart::kCommandPage, &shared.page},
-                                      std::pair{AttachPart::kArena, &shared.arena},
-                                      std::pair{AttachPart::kShard, &shared.shard}}) {
-    const size_t index = static_cast<size_t>(part);
-    absl::StatusOr<SharedMapping> mapped =
-        SharedMapping::Map(std::move(message->descriptors[index]), sizes[index]);
-    if (!mapped.ok()) return mapped.status();
-    *mapping = *std::move(mapped);
+  if (reply->device_uuid[0] != '\0') {
+    absl::StatusOr<SharedDevice> device = FindSharedDevice(reply->device_uuid);
+    if (!device.ok()) return device.status();
+    shared.device = *std::move(device);
+  }
+  const auto take = [&](AttachPart part) {
+    const auto index = static_cast<size_t>(part);
+    return std::pair(std::move(message->descriptors[index]), static_cast<size_t>(sizes[index]));
+  };
+  auto [page, page_bytes] = take(AttachPart::kCommandPage);
+  absl::StatusOr<SharedMapping> mapped = SharedMapping::Map(std::move(page), page_bytes);
+  if (!mapped.ok()) return mapped.status();
+  shared.page = *std::move(mapped);
+  for (const auto& [part, to] : {std::pair{AttachPart::kArena, &shared.arena},
+                                 std::pair{AttachPart::kShardRows, &shared.rows}}) {
+    auto [descriptor, bytes] = take(part);
+    absl::StatusOr<SharedRegion> region =
+        SharedRegion::Map(std::move(descriptor), bytes, shared.device);
+    if (!region.ok()) return region.status();
+    *to = *std::move(region);
   }
   return shared;
 }
@@ -122,7 +134,8 @@ LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometr
       socket_(std::move(socket)),
       shared_(std::move(shared)),
       arena_(ClientArenaLayout::Create(geometry, hidden_size_, kHostGranularityBytes)
-                 .View(shared_.arena.memory().data())) {
+                 .View(shared_.arena.data())),
+      page_(page) {
   CommandProducerOptions producer;
   producer.spin = options.spin.value_or(SpinBudget(
       static_cast<int>(std::thread::hardware_concurrency()), static_cast<int>(geometry.ranks)));
@@ -155,17 +168,48 @@ absl::Span<const float> LocalClient::gathered_weights() const {
   return {arena_.gathered_weights, static_cast<size_t>(geometry_.routes())};
 }
 absl::Span<BFloat16> LocalClient::rows() const {
-  return {reinterpret_cast<BFloat16*>(shared_.shard.memory().data() + shared_.rows_offset),
+  return {reinterpret_cast<BFloat16*>(shared_.rows.data() + shared_.rows_offset),
           static_cast<size_t>(geometry_.logical_rows()) * hidden_size_};
 }
 absl::Span<float> LocalClient::row_weights() const {
-  return {reinterpret_cast<float*>(shared_.shard.memory().data() + shared_.row_weights_offset),
+  return {reinterpret_cast<float*>(shared_.rows.data() + shared_.row_weights_offset),
           static_cast<size_t>(geometry_.logical_rows())};
 }
 
 absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
   if (!socket_) return absl::FailedPreconditionError("this client has detached");
   return producer_->Submit(operation);
+}
+
+absl::StatusOr<StreamLink*> LocalClient::Link() {
+  if (!socket_) return absl::FailedPreconditionError("this client has detached");
+  if (!shared_.device) {
+    return absl::FailedPreconditionError(
+        "the attachment's memory is the host's: no stream uses it");
+  }
+  if (link_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<StreamLink>> link =
+        StreamLink::Create(shared_.device->index, shared_.page.memory(), page_, socket_->fd());
+    if (!link.ok()) return link.status();
+    link_ = *std::move(link);
+  }
+  return link_.get();
+}
+
+absl::StatusOr<uint64_t> LocalClient::SubmitBehind(CUstream_st* stream,
+                                                   const LocalOperation& operation) {
+  const absl::StatusOr<StreamLink*> link = Link();
+  if (!link.ok()) return link.status();
+  const absl::StatusOr<uint64_t> command = producer_->Submit(operation, /*awaits_inputs=*/true);
+  if (!command.ok()) return command;
+  absl::Status status = (*link)->SignalInputs(stream, *command);
+  if (!status.ok()) return status;
+  return command;
+}
+
+absl::Status LocalClient::MakeWait(CUstream_st* stream, uint64_t command) {
+  const absl::StatusOr<StreamLink*> link = Link();
+  return link.ok() ? (*link)->AwaitCommand(stream, command) : link.status();
 }
 
 absl::StatusOr<LocalCompletion> LocalClient::Wait(uint64_t command, absl::Duration timeout) {
@@ -186,10 +230,12 @@ absl::Status LocalClient::Detach() {
   // It closes the connection when it has let go of everything.
   if (status.ok()) status = socket_->Receive(1, 0, limit).status();
   if (absl::IsUnavailable(status)) status = absl::OkStatus();
+  if (link_ != nullptr) link_->LetGo();
   socket_.reset();
-  for (SharedMapping* mapping : {&shared_.page, &shared_.arena, &shared_.shard}) {
-    status.Update(mapping->MakePrivate());
-  }
+  // A page that streams have used stays as it is: the device may still look at it.
+  if (link_ == nullptr) status.Update(shared_.page.MakePrivate());
+  status.Update(shared_.arena.MakePrivate());
+  status.Update(shared_.rows.MakePrivate());
   return status;
 }
 

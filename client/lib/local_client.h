@@ -16,6 +16,8 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "client/lib/rank_client.h"
+#include "client/lib/shared_region.h"
+#include "client/lib/stream_link.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/client_arena.h"
@@ -42,10 +44,11 @@ struct LocalClientOptions {
 // (proto/v1/error.proto).
 class LocalClient final : public RankClient {
  public:
-  // Spends the ticket (Client::IssueAttachTicket). INVALID_ARGUMENT: a ticket that cannot be, or a
-  // worker that shares something else than the ticket says; PERMISSION_DENIED: the worker refuses
-  // it (it does not say why; its log does), or another user answers in its place; UNAVAILABLE:
-  // nobody answers; DEADLINE_EXCEEDED.
+  // Spends the ticket (Client::IssueAttachTicket). FAILED_PRECONDITION: the worker's memory is on a
+  // GPU that this process does not see, naming those that it sees; INVALID_ARGUMENT: a ticket that
+  // cannot be, or a worker that shares something else than the ticket says; PERMISSION_DENIED: the
+  // worker refuses it (it does not say why; its log does), or another user answers in its place;
+  // UNAVAILABLE: nobody answers; DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<LocalClient>> Attach(
       const v1::AttachTicket& ticket, const LocalClientOptions& options = {});
   ~LocalClient() override;  // Detach
@@ -59,10 +62,13 @@ class LocalClient final : public RankClient {
   // Of the next collective operation.
   Sequence next_sequence() const { return producer_->next_sequence(); }
 
-  // Memory shared with the worker. An operation reads its inputs between Submit and its completion,
-  // and writes its outputs then; nobody touches them at other times. Every byte of the shard is the
-  // worker's to rely on but the rows and weights that lie in it now. After Detach the addresses
-  // hold zeroed memory of this process, as long as the client lives.
+  // The GPU that all memory below is of, but for the page of commands; none: the host.
+  const absl::optional<SharedDevice>& device() const { return shared_.device; }
+
+  // Memory shared with the worker; its addresses are the device's where there is one. An operation
+  // reads its inputs between Submit and its completion, and writes its outputs then; nobody touches
+  // them at other times. After Detach the addresses hold memory of this process, zeroed at first,
+  // as long as the client lives; on a GPU the same little memory shows all over them.
   absl::Span<BFloat16> hidden() const;               // [S, H] in
   absl::Span<int32_t> topk_experts() const;          // [S, K] in; -1: masked
   absl::Span<float> route_weights() const;           // [S, K] in
@@ -71,12 +77,20 @@ class LocalClient final : public RankClient {
   absl::Span<BFloat16> rows() const;                 // [NvS, H] in the shard, grouped by expert
   absl::Span<float> row_weights() const;             // [NvS] in the shard
   // The plan of the last dispatch that made one.
-  const ClientPlanView& plan() const { return arena_.plan; }
+  const PlanArrays& plan() const { return arena_.plan; }
 
   RankMemory memory() const override {
     return {hidden(),           topk_experts(), route_weights(), output(),
             gathered_weights(), rows(),         row_weights(),   plan()};
   }
+
+  // Submit, behind what `stream`, of the device, has been given so far: the worker begins it when
+  // all that has ended, without this thread's waiting. Where it has not in half the operations'
+  // timeout, the command ends with DEADLINE_EXCEEDED. FAILED_PRECONDITION: there is no device.
+  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream, const LocalOperation& operation);
+  // What `stream` is given from here on waits until the command has ended, well or not, or the
+  // attachment has.
+  absl::Status MakeWait(CUstream_st* stream, uint64_t command);
 
   // As RankClient has it; where it is over, UNAVAILABLE: the worker has gone.
   absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
@@ -84,12 +98,15 @@ class LocalClient final : public RankClient {
   absl::optional<LocalCompletion> End() override { return producer_->End(); }
 
   // Leaves in good order, and waits for the worker to have let go. No command is under way: leaving
-  // in the middle of a collective operation ends the generation. Idempotent.
+  // in the middle of a collective operation ends the generation; and nothing of this process on the
+  // device uses the memory. Idempotent.
   absl::Status Detach() override;
 
  private:
   struct Shared {
-    SharedMapping page, arena, shard;
+    SharedMapping page;
+    SharedRegion arena, rows;
+    absl::optional<SharedDevice> device;
     uint64_t rows_offset = 0;
     uint64_t row_weights_offset = 0;
   };
@@ -99,6 +116,7 @@ class LocalClient final : public RankClient {
   static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
                                         int32_t hidden, const WaitLimit& limit);
   absl::Status CheckWorker() const;
+  absl::StatusOr<StreamLink*> Link();
 
   const Geometry geometry_;
   const int32_t hidden_size_;
@@ -108,7 +126,9 @@ class LocalClient final : public RankClient {
   absl::optional<UnixSocket> socket_;  // none: detached
   Shared shared_;
   ClientArenaView arena_;
+  CommandPage& page_;
   absl::optional<CommandProducer> producer_;
+  std::unique_ptr<StreamLink> link_;  // once a stream is used
 };
 
 }  // namespace perigee

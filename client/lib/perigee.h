@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 1
+#define PERIGEE_API_VERSION 2
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -124,10 +124,14 @@ int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t l
 
 typedef struct perigee_attachment perigee_attachment;
 
+// Where an attachment's memory is.
+enum { PERIGEE_MEMORY_HOST = 0, PERIGEE_MEMORY_CUDA = 1 };
+#define PERIGEE_DEVICE_UUID_BYTES 48
+
 // What the process shares with its worker. All of it belongs to the attachment and is gone after
 // perigee_detach; until then it may be touched at any time, also after a failure.
 typedef struct perigee_memory {
-  uint32_t struct_bytes;  // sizeof(perigee_memory), by the caller
+  uint32_t struct_bytes;  // sizeof(perigee_memory), by the caller; version 1's is taken, too
   int32_t rank;
   int32_t ranks;  // R
   int32_t tokens;
@@ -158,20 +162,29 @@ typedef struct perigee_memory {
   const int32_t* plan_experts_to_copy;   // [R, B]
   const int32_t* plan_load;              // [R] rows that each rank computes
   const int32_t* plan_home_load;         // [R]
+
+  // Since version 2. With PERIGEE_MEMORY_CUDA all pointers above are addresses of the device.
+  int32_t kind;                                 // PERIGEE_MEMORY_...
+  int32_t device;                               // CUDA's index in this process; -1: the host
+  char device_uuid[PERIGEE_DEVICE_UUID_BYTES];  // "GPU-..."; empty: the host
 } perigee_memory;
 
 // Attaches to one rank of an ACTIVE buffer, whose worker runs on this machine. While any rank is
 // attached the group runs no programs. All ranks attach before the first collective operation.
-// FAILED_PRECONDITION: a program runs, or the rank is attached already.
+// FAILED_PRECONDITION: a program runs, or the rank is attached already; or the worker's memory is
+// on a GPU that this process does not see.
 int perigee_attach(perigee_cluster* cluster, const char* buffer, int32_t rank,
                    perigee_attachment** attachment, perigee_error* error);
 // Leaves in good order, and returns when the worker has let go; wait for what is under way before.
-// From here on the addresses of the memory hold zeroes and are this process's own; commands fail.
-// Once is enough.
+// From here on the addresses of the memory hold zeroes and are this process's own (on a GPU the
+// same little memory shows all over them, and no work of the device uses them while this runs);
+// commands fail. Once is enough.
 int perigee_leave(perigee_attachment* attachment, perigee_error* error);
 // Leaves if that has not been done, and gives the memory back. NULL is fine.
 void perigee_detach(perigee_attachment* attachment);
 
+// FAILED_PRECONDITION: the memory is a GPU's, and the caller's struct is version 1's, which cannot
+// say so.
 int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
                        perigee_error* error);
 
@@ -215,6 +228,31 @@ int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t s
 // attachment; no command ends any more.
 int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
                  int64_t* duration_ns, perigee_error* error);
+
+// ---- Streams of the GPU, since version 2 ----
+//
+// For PERIGEE_MEMORY_CUDA, FAILED_PRECONDITION else. stream: a cudaStream_t or CUstream of the
+// attachment's device; NULL: the legacy default stream. None of these waits for the device.
+
+// The next command handed over begins when all that `stream` has been given so far has ended. Where
+// it has not in half the buffer's operation timeout, the command ends with DEADLINE_EXCEEDED.
+int perigee_follow_stream(perigee_attachment* attachment, void* stream, perigee_error* error);
+// What `stream` is given from here on waits until the command has ended, well or not (perigee_wait
+// tells), or the attachment has.
+int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t command,
+                        perigee_error* error);
+// Copies in the order of the stream, between addresses of the device and of the host.
+int perigee_copy(perigee_attachment* attachment, void* stream, void* to, const void* from,
+                 uint64_t bytes, perigee_error* error);
+// done: 1 where all that `stream` has been given has ended, else 0.
+int perigee_stream_done(perigee_attachment* attachment, void* stream, int32_t* done,
+                        perigee_error* error);
+// Zeroed memory of the device, given back by perigee_free: any number of bytes but 0. It may
+// outlive the attachment.
+int perigee_allocate(perigee_attachment* attachment, uint64_t bytes, void** memory,
+                     perigee_error* error);
+// NULL is fine. Waits for the device.
+void perigee_free(void* memory);
 
 #ifdef __cplusplus
 }  // extern "C"

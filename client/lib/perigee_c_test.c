@@ -12,6 +12,7 @@ _Static_assert(sizeof(perigee_buffer_shape) >= 36, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
 _Static_assert(offsetof(perigee_memory, input_tokens) == 64, "");
 _Static_assert(offsetof(perigee_memory, plan_home_load) == 160, "");
+_Static_assert(offsetof(perigee_memory, kind) == 168 && sizeof(perigee_memory) >= 224, "");
 
 static int failures = 0;
 
@@ -43,6 +44,8 @@ static void refuses_attachments_that_are_none(void) {
   perigee_error error = new_error();
   perigee_memory memory;
   uint64_t command = 0;
+  int32_t done = 0;
+  void* address = &command;
   const int codes[] = {
       perigee_get_memory(NULL, &memory, &error),
       perigee_leave(NULL, &error),
@@ -55,12 +58,19 @@ static void refuses_attachments_that_are_none(void) {
       perigee_barrier(NULL, &command, &error),
       perigee_release_plan(NULL, 1, &command, &error),
       perigee_clone_plan(NULL, 2, 1, &command, &error),
+      perigee_follow_stream(NULL, NULL, &error),
+      perigee_hold_stream(NULL, NULL, 0, &error),
+      perigee_copy(NULL, NULL, &memory, &memory, 0, &error),
+      perigee_stream_done(NULL, NULL, &done, &error),
+      perigee_allocate(NULL, 1, &address, &error),
       perigee_wait(NULL, 0, 0, NULL, &error),
   };
   for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); ++i) {
     expect(codes[i] == PERIGEE_INVALID_ARGUMENT, "attachment NULL");
   }
   expect(strcmp(error.message, "attachment is NULL") == 0, error.message);
+  expect(address == NULL, "no memory");
+  perigee_free(NULL);
   perigee_detach(NULL);
 }
 

@@ -24,6 +24,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/plan_arrays.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 
@@ -44,7 +45,7 @@ struct RankMemory {
   absl::Span<BFloat16> rows;      // [NvS, H]
   absl::Span<float> row_weights;  // [NvS]
   // Of the last dispatch that made a plan.
-  ClientPlanView plan;
+  PlanArrays plan;
 };
 
 // From one thread at a time; clients of different ranks from different threads. What Submit and

@@ -157,7 +157,7 @@ absl::Status RemoteSteps::Read(RankId rank, const v1::ProgramOperation& operatio
 }
 
 absl::Status RemoteSteps::ReadPlan(RankId rank, const std::string& plan, uint64_t sequence,
-                                   const ClientPlanView& view) {
+                                   const PlanArrays& view) {
   *view.sequence = 0;
   const size_t ranks = geometry_.ranks;
   const size_t groups = geometry_.groups();

@@ -15,6 +15,7 @@
 #include "client/lib/rank_tensors.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/plan_arrays.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 #include "proto/v1/error.pb.h"
@@ -49,7 +50,7 @@ class RemoteSteps {
   absl::Status Read(RankId rank, const v1::ProgramOperation& operation, uint64_t sequence,
                     const ClientArenaView& arena);
   absl::Status ReadPlan(RankId rank, const std::string& plan, uint64_t sequence,
-                        const ClientPlanView& view);
+                        const PlanArrays& view);
   absl::Status Fetch(absl::StatusOr<Tensor> tensor, const char* what, void* to, size_t bytes) const;
   Outcome Failed(absl::Status failure);
   Outcome TransferFailed(const std::vector<absl::Status>& statuses);

@@ -31,10 +31,11 @@ constexpr int kLeastComputeMajor = 9;
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(CudaBackendOptions options, std::string description, HandleKind kind,
+  CudaBackend(CudaBackendOptions options, const CudaDevice& device, HandleKind kind,
               std::shared_ptr<SmBudget> sms, int32_t device_sms, int32_t local_sms)
       : options_(std::move(options)),
-        description_(std::move(description)),
+        description_(device.name),
+        uuid_(device.uuid),
         kind_(kind),
         sms_(std::move(sms)),
         device_sms_(device_sms),
@@ -44,6 +45,7 @@ class CudaBackend final : public Backend {
     BackendInfo info;
     info.name = "cuda";
     info.device = description_;
+    info.device_uuid = uuid_;
     const absl::StatusOr<DeviceMemoryUse> use = ReadDeviceMemoryUse(options_.device);
     if (use.ok()) {
       info.memory_bytes = use->total_bytes;
@@ -62,6 +64,12 @@ class CudaBackend final : public Backend {
                                                  PeerAccess access) override {
     return DeviceMemory::Import(options_.device, descriptor, size_bytes,
                                 access == PeerAccess::kReadOnly, kind_);
+  }
+  absl::Status CheckAttachable() const override {
+    if (kind_ == HandleKind::kPosixFd) return absl::OkStatus();
+    return absl::UnimplementedError(
+        absl::StrCat("local clients cannot attach where memory goes by ", HandleKindName(kind_),
+                     ": start the worker with --memory_handle=fd"));
   }
   absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
     return CopyToDevice(options_.device, to, from);
@@ -89,6 +97,7 @@ class CudaBackend final : public Backend {
  private:
   const CudaBackendOptions options_;
   const std::string description_;
+  const std::string uuid_;
   const HandleKind kind_;
   const std::shared_ptr<SmBudget> sms_;
   const int32_t device_sms_;
@@ -141,8 +150,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const CudaBackendOpti
       ResolveHandleKind(options.memory_handle, ProbeHandleKinds(options.device));
   if (!kind.ok()) return kind.status();
   if (absl::Status status = LoadAllKernels(options.device); !status.ok()) return status;
-  return std::make_unique<CudaBackend>(options, device->name, *kind,
-                                       std::make_shared<SmBudget>(sms), device->multiprocessors,
+  return std::make_unique<CudaBackend>(options, *device, *kind, std::make_shared<SmBudget>(sms),
+                                       device->multiprocessors,
                                        std::min<int32_t>(sms, device->multiprocessors));
 }
 

@@ -74,6 +74,7 @@ class CudaDataPath final : public DataPath {
     return OnDevice([&] { return Settle(rank_); });
   }
   size_t operations_ended() const override { return rank_.operations_ended; }
+  Polled Poll() override { return PollEnded(rank_); }
   void set_timing(Timing timing) override { timing_ = timing; }
   absl::Status MarkTime() override {
     if (timing_ != Timing::kMarks) return absl::FailedPreconditionError("operations are timed");

@@ -134,7 +134,7 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
 
 OperationMark MarkOf(const CudaRank& rank, Operation operation) {
   return {rank.progress->sequence().value, static_cast<uint32_t>(operation),
-          static_cast<uint32_t>(rank.queued.size())};
+          rank.told + static_cast<uint32_t>(rank.queued.size())};
 }
 
 absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operation) {

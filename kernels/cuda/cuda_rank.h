@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct CudaRank : RankShape {
   PathView view;
   PlanningScratch scratch;
   uint32_t* slot_is_good = nullptr;  // [B] in `memory`
-  std::vector<QueuedOperation> queued;
+  std::deque<QueuedOperation> queued;
+  uint32_t told = 0;  // operations that are not queued any more, modulo 2^32
   std::vector<std::unique_ptr<Event>> spare_events;
   std::vector<QueuedMark> queued_marks;
   // Of what was settled last, up to the first failure.

@@ -48,12 +48,18 @@ int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const P
   return cudaGetLastError();
 }
 
+int LaunchCopyPlan(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const PlanView& plan, const PlanArrays& to) {
+  CopyPlanKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, mark, plan, to);
+  return cudaGetLastError();
+}
+
 int LoadDispatchKernels() {
   const int error = AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel,
                                       KeepKernel, ExpandKernel);
   if (error != 0) return error;
   return LoadKernels(DispatchKernel, DispatchWithPlanKernel, KeepKernel, ExpandKernel,
-                     CopyUsedRowsKernel);
+                     CopyUsedRowsKernel, CopyPlanKernel);
 }
 
 }  // namespace perigee

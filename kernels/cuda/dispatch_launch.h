@@ -12,6 +12,7 @@
 #include "kernels/cuda/plan_view.h"
 #include "kernels/cuda/planning_scratch.h"
 #include "kernels/cuda/rank_barrier_arguments.h"
+#include "kernels/layout/plan_arrays.h"
 
 namespace perigee {
 
@@ -67,6 +68,10 @@ struct CopyArguments {
 };
 int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const PlanView& plan,
                        const CopyArguments& copy);
+
+// Copies the plan to where a caller wants to read it, unless the dispatch has failed.
+int LaunchCopyPlan(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const PlanView& plan, const PlanArrays& to);
 
 // Loads the kernels, which their first launch would do at a worse time.
 int LoadDispatchKernels();

@@ -67,6 +67,27 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
+// A grid's part of an array.
+__device__ inline void CopyInts(int32_t* to, const int32_t* from, int64_t count) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    to[i] = from[i];
+  }
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    CopyPlanKernel(PathView path, OperationMark mark, PlanView plan, PlanArrays to) {
+  if (Stopped(path)) return;
+  const Geometry& geometry = path.geometry;
+  CopyInts(to.dst, plan.dst, geometry.routes());
+  CopyInts(to.cu_seqlens, plan.cu_seqlens, geometry.groups());
+  CopyInts(to.zero_fill_ranges, plan.zero_fill_ranges, int64_t{2} * geometry.groups());
+  CopyInts(to.experts_to_copy, plan.experts_to_copy, int64_t{geometry.ranks} * geometry.slots);
+  CopyInts(to.load, plan.load, geometry.ranks);
+  CopyInts(to.home_load, plan.home_load, geometry.ranks);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *to.sequence = mark.sequence;
+}
+
 }  // namespace perigee
 
 #endif  // PERIGEE_KERNELS_CUDA_EXPAND_KERNEL_CUH_

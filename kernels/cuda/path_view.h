@@ -126,7 +126,7 @@ struct PathView {
 struct OperationMark {
   uint64_t sequence = 0;   // of the last collective operation, for those that have none
   uint32_t operation = 0;  // Operation
-  uint32_t place = 0;      // among those queued since the host last asked what became of them
+  uint32_t place = 0;      // among all that were queued, modulo 2^32
 };
 
 }  // namespace perigee

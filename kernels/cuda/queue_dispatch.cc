@@ -32,6 +32,9 @@ absl::Status QueueDelivery(CudaRank& rank, const OperationMark& mark, const Send
                              rank.own().row_weights};
     error = LaunchCopyUsedRows(rank.local_target(), rank.view, send.plan, copy);
   }
+  if (error == 0 && output.plan.sequence != nullptr) {
+    error = LaunchCopyPlan(rank.local_target(), rank.view, mark, send.plan, output.plan);
+  }
   return LaunchStatus(rank, error, "dispatch");
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/settle.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,12 +75,13 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
   return absl::InternalError(absl::StrCat("unknown report ", report.kind));
 }
 
-QueuedOperation* FindQueued(CudaRank& rank, const Report& report) {
-  if (report.place >= rank.queued.size()) return nullptr;
-  QueuedOperation& queued = rank.queued[report.place];
-  const bool same =
-      queued.mark.sequence == report.sequence && queued.mark.operation == report.operation;
-  return same ? &queued : nullptr;
+// The place of the reported operation in `queued`; its size where it is not there.
+size_t FindQueued(const CudaRank& rank, const Report& report) {
+  const size_t place = report.place - rank.told;
+  if (place >= rank.queued.size()) return rank.queued.size();
+  const OperationMark& mark = rank.queued[place].mark;
+  const bool same = mark.sequence == report.sequence && mark.operation == report.operation;
+  return same ? place : rank.queued.size();
 }
 
 // Reports that are themselves why nothing can follow.
@@ -90,10 +92,9 @@ bool Breaks(ReportKind kind) {
 }
 
 // Neither the failed operation nor those queued behind it have made their plans.
-void VoidPlansFrom(const CudaRank& rank, const QueuedOperation* failed) {
-  const QueuedOperation* end = rank.queued.data() + rank.queued.size();
-  for (; failed != end; ++failed) {
-    if (failed->plan != nullptr) failed->plan->MakeVoid();
+void VoidPlansFrom(const CudaRank& rank, size_t failed) {
+  for (; failed < rank.queued.size(); ++failed) {
+    if (rank.queued[failed].plan != nullptr) rank.queued[failed].plan->MakeVoid();
   }
 }
 
@@ -111,22 +112,23 @@ LiveRows LiveAfterFailure(ReportKind kind, const QueuedOperation& queued) {
 }
 
 absl::Status Explain(CudaRank& rank, const Report& report) {
-  const QueuedOperation* queued = FindQueued(rank, report);
-  if (queued == nullptr) {
+  const size_t place = FindQueued(rank, report);
+  if (place == rank.queued.size()) {
     return Damaged(*rank.progress,
                    absl::StrCat("report of an operation that was not queued: ", report.operation,
                                 " of sequence ", report.sequence));
   }
+  const QueuedOperation& queued = rank.queued[place];
   rank.progress->Resume(Sequence(report.sequence), static_cast<Operation>(report.operation),
                         static_cast<Phase>(report.phase));
-  absl::Status status = StatusOf(rank, report, *queued);
-  rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), *queued);
-  VoidPlansFrom(rank, queued);
+  absl::Status status = StatusOf(rank, report, queued);
+  rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), queued);
+  VoidPlansFrom(rank, place);
   // At its entry a reduction has summed nothing.
   const bool summed =
-      queued->sums_gradients_of >= 0 && report.phase != static_cast<uint32_t>(Phase::kEntry);
-  if (summed) return WithUndefinedSums(status, queued->sums_gradients_of);
-  if (!queued->consumes_rows) return status;
+      queued.sums_gradients_of >= 0 && report.phase != static_cast<uint32_t>(Phase::kEntry);
+  if (summed) return WithUndefinedSums(status, queued.sums_gradients_of);
+  if (!queued.consumes_rows) return status;
   return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
                                                   "; the rows in the shard are undefined now"));
 }
@@ -188,6 +190,17 @@ absl::Status ClearReport(CudaRank& rank) {
                     sizeof(rank.view.state->stop));
 }
 
+// Of the first operation queued, which has ended: whether Settle has anything to say about it.
+bool HasFailed(const CudaRank& rank) {
+  HostPage& page = *rank.page->host();
+  if (page.broken != 0 || rank.progress->aborted()) return true;
+  // Written before the operation's end.
+  const uint32_t kind = std::atomic_ref<uint32_t>(page.report.kind).load(std::memory_order_acquire);
+  if (kind == static_cast<uint32_t>(ReportKind::kNone)) return false;
+  const size_t place = FindQueued(rank, page.report);
+  return place == 0 || place == rank.queued.size();
+}
+
 }  // namespace
 
 absl::Status WaitForStream(CudaRank& rank) {
@@ -221,7 +234,7 @@ absl::Status Settle(CudaRank& rank) {
     // queued stays noted: after a timeout the device may still use its events.
     const absl::Status aborted = rank.progress->Aborted();
     rank.live = LiveRows();
-    VoidPlansFrom(rank, rank.queued.data());
+    VoidPlansFrom(rank, 0);
     return WithAllSumsUndefined(rank, absl::Status(status.code(), aborted.message()));
   }
   const Report& report = rank.page->host()->report;
@@ -229,8 +242,7 @@ absl::Status Settle(CudaRank& rank) {
   absl::Status status;
   size_t failed = rank.queued.size();
   if (report.kind != static_cast<uint32_t>(ReportKind::kNone)) {
-    const QueuedOperation* queued = FindQueued(rank, report);
-    if (queued != nullptr) failed = queued - rank.queued.data();
+    failed = FindQueued(rank, report);
     status = Explain(rank, report);
     const absl::Status cleared = ClearReport(rank);
     if (status.ok()) status = cleared;
@@ -238,7 +250,7 @@ absl::Status Settle(CudaRank& rank) {
     // Local operations do not look at the abort word themselves.
     status = WithAllSumsUndefined(rank, rank.progress->Aborted());
     rank.live = LiveRows();
-    VoidPlansFrom(rank, rank.queued.data());
+    VoidPlansFrom(rank, 0);
     failed = 0;
   }
   // The path broke behind the failure told, or before these operations were queued.
@@ -251,13 +263,36 @@ absl::Status Settle(CudaRank& rank) {
                                            "; behind it the ranks came to be at different places"));
     if (kind == ReportKind::kNone) status = WithAllSumsUndefined(rank, status);
     rank.live = LiveRows();
-    VoidPlansFrom(rank, rank.queued.data());
+    VoidPlansFrom(rank, 0);
     if (kind == ReportKind::kNone) failed = 0;
   }
   rank.operations_ended = failed;
   const absl::Status measured = MeasureDurations(rank, failed);
+  rank.told += static_cast<uint32_t>(rank.queued.size());
   rank.queued.clear();
   return status.ok() ? measured : status;
+}
+
+Polled PollEnded(CudaRank& rank) {
+  rank.durations.clear();
+  Polled polled;
+  while (!rank.queued.empty()) {
+    QueuedOperation& first = rank.queued.front();
+    // Without an event where its launch failed.
+    const absl::StatusOr<bool> ended =
+        first.end != nullptr ? first.end->Query() : absl::StatusOr<bool>(true);
+    if (ended.ok() && !*ended) break;
+    polled.failed = !ended.ok() || first.end == nullptr || HasFailed(rank);
+    if (polled.failed) break;
+    const absl::StatusOr<absl::Duration> duration = Elapsed(*first.begin, *first.end);
+    rank.durations.push_back(duration.value_or(absl::ZeroDuration()));
+    rank.spare_events.push_back(std::move(first.begin));
+    rank.spare_events.push_back(std::move(first.end));
+    rank.queued.pop_front();
+    ++rank.told;
+    ++polled.ended;
+  }
+  return polled;
 }
 
 }  // namespace perigee

@@ -3,6 +3,7 @@
 #define PERIGEE_KERNELS_CUDA_SETTLE_H_
 
 #include "absl/status/status.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/cuda_rank.h"
 
 namespace perigee {
@@ -16,6 +17,9 @@ absl::Status WaitForStream(CudaRank& rank);
 // of the same operation. Operations queued behind a failed one have been declined in their turn
 // where that was possible. After it, new operations can be queued if the generation goes on.
 absl::Status Settle(CudaRank& rank);
+
+// DataPath::Poll. What has ended well is not queued any more.
+Polled PollEnded(CudaRank& rank);
 
 }  // namespace perigee
 

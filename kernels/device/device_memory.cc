@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::AllocateShared(int d
   absl::StatusOr<VmmMapping> mapping =
       VmmMapping::Map(device, *allocation, *mapped_bytes, /*read_only=*/false);
   if (!mapping.ok()) return NameFreeMemory(device, *mapped_bytes, mapping.status());
-  absl::StatusOr<FileDescriptor> descriptor = allocation->Export(kind);
+  absl::StatusOr<ExportedDescriptor> descriptor = allocation->Export(kind);
   if (!descriptor.ok()) return descriptor.status();
   std::unique_ptr<DeviceMemory> memory(
       new DeviceMemory(device, size_bytes, *std::move(mapping), *std::move(descriptor)));
@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(int device, i
                                                                    HandleKind kind) {
   // The mapping keeps the memory; the descriptor is closed, since a large group imports more of
   // them than a process may have open.
-  const FileDescriptor owned(descriptor);
+  const ExportedDescriptor owned(descriptor);
   if (size_bytes == 0) return absl::InvalidArgumentError("cannot import 0 bytes");
   const absl::StatusOr<VmmAllocation> allocation = VmmAllocation::Import(device, owned.get(), kind);
   if (!allocation.ok()) return allocation.status();
@@ -74,11 +74,21 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Import(int device, i
   absl::StatusOr<VmmMapping> mapping = MapImported(device, *allocation, *mapped_bytes, read_only);
   if (!mapping.ok()) return mapping.status();
   return std::unique_ptr<DeviceMemory>(
-      new DeviceMemory(device, size_bytes, *std::move(mapping), FileDescriptor()));
+      new DeviceMemory(device, size_bytes, *std::move(mapping), ExportedDescriptor()));
+}
+
+absl::Status DeviceMemory::LetGo() {
+  const absl::StatusOr<size_t> unit = VmmGranularity(device_, HandleKind::kPosixFd);
+  if (!unit.ok()) return unit.status();
+  const absl::StatusOr<VmmAllocation> blank =
+      VmmAllocation::Create(device_, *unit, HandleKind::kPosixFd);
+  if (!blank.ok()) return NameFreeMemory(device_, *unit, blank.status());
+  if (absl::Status status = mapping_.Replace(device_, *blank, *unit); !status.ok()) return status;
+  return FillDevice(device_, data(), 0, *unit);
 }
 
 DeviceMemory::DeviceMemory(int device, size_t size_bytes, VmmMapping mapping,
-                           FileDescriptor descriptor)
+                           ExportedDescriptor descriptor)
     : device_(device),
       size_bytes_(size_bytes),
       mapping_(std::move(mapping)),

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/device/file_descriptor.h"
+#include "kernels/device/exported_descriptor.h"
 #include "kernels/device/handle_kind.h"
 #include "kernels/device/vmm.h"
 
@@ -38,6 +38,10 @@ class DeviceMemory final : public Memory {
   static absl::StatusOr<std::unique_ptr<DeviceMemory>> Import(int device, int descriptor,
                                                               size_t size_bytes, bool read_only,
                                                               HandleKind kind);
+  // Of imported memory: lets go of it. The addresses hold memory of this process from then on,
+  // zeroes at first, in which what is written in one place shows in others (vmm.h, Replace).
+  // Nothing on the device uses them meanwhile. RESOURCE_EXHAUSTED: nothing has changed.
+  absl::Status LetGo();
   // Unmaps and frees, which may wait for work on the device: end the work that uses the memory
   // first, for a kernel that waits for a peer would keep this waiting too.
   ~DeviceMemory() override = default;
@@ -52,12 +56,12 @@ class DeviceMemory final : public Memory {
   int device() const { return device_; }
 
  private:
-  DeviceMemory(int device, size_t size_bytes, VmmMapping mapping, FileDescriptor descriptor);
+  DeviceMemory(int device, size_t size_bytes, VmmMapping mapping, ExportedDescriptor descriptor);
 
   const int device_;
   const size_t size_bytes_;
-  const VmmMapping mapping_;
-  const FileDescriptor descriptor_;
+  VmmMapping mapping_;
+  const ExportedDescriptor descriptor_;
 };
 
 }  // namespace perigee

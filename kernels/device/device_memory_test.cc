@@ -99,6 +99,23 @@ TEST_F(NoDeviceMemoryTest, EveryAllocationSaysWhatIsMissing) {
 
 using DeviceMemoryTest = DeviceTest;
 
+TEST_F(DeviceMemoryTest, WhatIsLetGoOfIsThisProcessesOwnAndNobodyFaults) {
+  const auto memory = Allocate();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const std::vector<std::byte> pattern = Pattern(kSize);
+  ASSERT_TRUE(CopyToDevice(kDevice, (*memory)->data(), pattern).ok());
+  const auto mapping = Import(dup((*memory)->descriptor()));
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  std::byte* const address = (*mapping)->data();
+  const absl::Status status = (*mapping)->LetGo();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ((*mapping)->data(), address);
+  EXPECT_EQ(Read(**mapping), std::vector<std::byte>(kSize));
+  ASSERT_TRUE(FillDevice(kDevice, address, 0x11, kSize).ok());
+  EXPECT_EQ(Read(**mapping), std::vector<std::byte>(kSize, std::byte{0x11}));
+  EXPECT_EQ(Read(**memory), pattern);
+}
+
 TEST_F(DeviceMemoryTest, SharedMemoryIsZeroedAndRoundedUp) {
   const auto memory = Allocate();
   ASSERT_TRUE(memory.ok()) << memory.status();

@@ -8,22 +8,24 @@
 
 // X(function, version of its signature): the version is asked for by number, since a later driver
 // may give the plain name another signature.
-#define PERIGEE_DRIVER_FUNCTIONS(X)       \
-  X(cuInit, 2000)                         \
-  X(cuDeviceGet, 2000)                    \
-  X(cuDevicePrimaryCtxRetain, 7000)       \
-  X(cuCtxPushCurrent, 4000)               \
-  X(cuCtxPopCurrent, 4000)                \
-  X(cuMemGetAllocationGranularity, 10020) \
-  X(cuMemCreate, 10020)                   \
-  X(cuMemRelease, 10020)                  \
-  X(cuMemAddressReserve, 10020)           \
-  X(cuMemAddressFree, 10020)              \
-  X(cuMemMap, 10020)                      \
-  X(cuMemUnmap, 10020)                    \
-  X(cuMemSetAccess, 10020)                \
-  X(cuMemExportToShareableHandle, 10020)  \
-  X(cuMemImportFromShareableHandle, 10020)
+#define PERIGEE_DRIVER_FUNCTIONS(X)        \
+  X(cuInit, 2000)                          \
+  X(cuDeviceGet, 2000)                     \
+  X(cuDevicePrimaryCtxRetain, 7000)        \
+  X(cuCtxPushCurrent, 4000)                \
+  X(cuCtxPopCurrent, 4000)                 \
+  X(cuMemGetAllocationGranularity, 10020)  \
+  X(cuMemCreate, 10020)                    \
+  X(cuMemRelease, 10020)                   \
+  X(cuMemAddressReserve, 10020)            \
+  X(cuMemAddressFree, 10020)               \
+  X(cuMemMap, 10020)                       \
+  X(cuMemUnmap, 10020)                     \
+  X(cuMemSetAccess, 10020)                 \
+  X(cuMemExportToShareableHandle, 10020)   \
+  X(cuMemImportFromShareableHandle, 10020) \
+  X(cuStreamWriteValue64, 11070)           \
+  X(cuStreamWaitValue64, 11070)
 
 namespace perigee {
 

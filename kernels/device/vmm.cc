@@ -38,8 +38,8 @@ absl::Status SystemError(absl::string_view what) {
   return absl::InternalError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-absl::StatusOr<FileDescriptor> SealedMemfd(const CUmemFabricHandle& handle) {
-  FileDescriptor fd(memfd_create("perigee-fabric-handle", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+absl::StatusOr<ExportedDescriptor> SealedMemfd(const CUmemFabricHandle& handle) {
+  ExportedDescriptor fd(memfd_create("perigee-fabric-handle", MFD_ALLOW_SEALING | MFD_CLOEXEC));
   if (fd.get() < 0) return SystemError("memfd_create for a fabric handle");
   const ssize_t written = pwrite(fd.get(), &handle, sizeof(handle), 0);
   if (written != static_cast<ssize_t>(sizeof(handle)) ||
@@ -129,6 +129,17 @@ class Reservation {
   size_t size_bytes_;
 };
 
+absl::Status GiveAccess(const DriverApi& driver, int device, CUdeviceptr address, size_t size_bytes,
+                        bool read_only) {
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CudaStatus(driver.cuMemSetAccess(address, size_bytes, &access, 1),
+                    absl::StrCat("giving device ", device, read_only ? " read" : " full",
+                                 " access to ", size_bytes, " mapped bytes"));
+}
+
 }  // namespace
 
 absl::StatusOr<size_t> VmmGranularity(int device, HandleKind kind) {
@@ -187,7 +198,7 @@ VmmAllocation::~VmmAllocation() {
   LogCudaError(CudaStatus((*GetDriverApi())->cuMemRelease(handle_), "releasing device memory"));
 }
 
-absl::StatusOr<FileDescriptor> VmmAllocation::Export(HandleKind kind) const {
+absl::StatusOr<ExportedDescriptor> VmmAllocation::Export(HandleKind kind) const {
   const DriverApi& driver = **GetDriverApi();
   int fd = -1;
   CUmemFabricHandle fabric = {};
@@ -197,7 +208,7 @@ absl::StatusOr<FileDescriptor> VmmAllocation::Export(HandleKind kind) const {
                  absl::StrCat("exporting device memory as ", HandleKindName(kind)));
   if (!status.ok()) return status;
   if (kind == HandleKind::kFabric) return SealedMemfd(fabric);
-  FileDescriptor descriptor(fd);
+  ExportedDescriptor descriptor(fd);
   // A child that this process starts must not keep the memory alive.
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return SystemError("FD_CLOEXEC of exported memory");
   return descriptor;
@@ -215,25 +226,51 @@ absl::StatusOr<VmmMapping> VmmMapping::Map(int device, const VmmAllocation& allo
                  absl::StrCat("mapping ", size_bytes, " bytes of device memory"));
   if (!status.ok()) return status;
   VmmMapping mapping(reservation->Release(), size_bytes);
-  CUmemAccessDesc access = {};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device;
-  access.flags = read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  status = CudaStatus(driver.cuMemSetAccess(mapping.address_, size_bytes, &access, 1),
-                      absl::StrCat("giving device ", device, read_only ? " read" : " full",
-                                   " access to ", size_bytes, " mapped bytes"));
+  status = GiveAccess(driver, device, mapping.address_, size_bytes, read_only);
   if (!status.ok()) return status;
   return mapping;
 }
 
 VmmMapping::VmmMapping(VmmMapping&& other) noexcept
-    : address_(std::exchange(other.address_, 0)), size_bytes_(other.size_bytes_) {}
+    : address_(std::exchange(other.address_, 0)),
+      size_bytes_(other.size_bytes_),
+      unit_bytes_(other.unit_bytes_) {}
+
+// The driver takes a mapping away as it was made.
+absl::Status VmmMapping::Unmap() {
+  const DriverApi& driver = **GetDriverApi();
+  absl::Status status;
+  const size_t unit = std::exchange(unit_bytes_, 0);
+  for (size_t at = 0; unit > 0 && at < size_bytes_; at += unit) {
+    status.Update(CudaStatus(driver.cuMemUnmap(address_ + at, unit), "unmapping device memory"));
+  }
+  return status;
+}
+
+absl::Status VmmMapping::Replace(int device, const VmmAllocation& blank, size_t unit_bytes) {
+  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device);
+  if (!scope.ok()) return scope.status();
+  const DriverApi& driver = scope->driver();
+  if (absl::Status status = Unmap(); !status.ok()) return status;
+  for (size_t at = 0; at < size_bytes_; at += unit_bytes) {
+    absl::Status status =
+        CudaStatus(driver.cuMemMap(address_ + at, unit_bytes, 0, blank.handle(), 0),
+                   "mapping blank device memory");
+    if (status.ok()) continue;
+    for (size_t mapped = 0; mapped < at; mapped += unit_bytes) {
+      LogCudaError(CudaStatus(driver.cuMemUnmap(address_ + mapped, unit_bytes),
+                              "unmapping blank device memory"));
+    }
+    return status;
+  }
+  unit_bytes_ = unit_bytes;
+  return GiveAccess(driver, device, address_, size_bytes_, /*read_only=*/false);
+}
 
 VmmMapping::~VmmMapping() {
   if (address_ == 0) return;
-  const DriverApi& driver = **GetDriverApi();
-  LogCudaError(CudaStatus(driver.cuMemUnmap(address_, size_bytes_), "unmapping device memory"));
-  LogCudaError(CudaStatus(driver.cuMemAddressFree(address_, size_bytes_),
+  LogCudaError(Unmap());
+  LogCudaError(CudaStatus((*GetDriverApi())->cuMemAddressFree(address_, size_bytes_),
                           "giving back the addresses of device memory"));
 }
 

@@ -11,8 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/device/file_descriptor.h"
+#include "kernels/device/exported_descriptor.h"
 #include "kernels/device/handle_kind.h"
 
 namespace perigee {
@@ -34,7 +35,7 @@ class VmmAllocation {
   ~VmmAllocation();
 
   // A descriptor that Import takes, for the kind that it was made with.
-  absl::StatusOr<FileDescriptor> Export(HandleKind kind) const;
+  absl::StatusOr<ExportedDescriptor> Export(HandleKind kind) const;
   uint64_t handle() const { return handle_; }
 
  private:
@@ -51,6 +52,10 @@ class VmmMapping {
   // where it has more or less: the driver maps an allocation as a whole.
   static absl::StatusOr<VmmMapping> Map(int device, const VmmAllocation& allocation,
                                         size_t size_bytes, bool read_only);
+  // Lets go of the memory mapped. From here on the addresses have `blank`, which has unit_bytes,
+  // over and over: whoever still uses them neither faults nor touches what others have. Nobody uses
+  // them meanwhile. On failure they may have nothing.
+  absl::Status Replace(int device, const VmmAllocation& blank, size_t unit_bytes);
   VmmMapping(VmmMapping&& other) noexcept;
   VmmMapping(const VmmMapping&) = delete;
   VmmMapping& operator=(const VmmMapping&) = delete;
@@ -61,10 +66,13 @@ class VmmMapping {
   size_t size_bytes() const { return size_bytes_; }
 
  private:
-  VmmMapping(uint64_t address, size_t size_bytes) : address_(address), size_bytes_(size_bytes) {}
+  VmmMapping(uint64_t address, size_t size_bytes)
+      : address_(address), size_bytes_(size_bytes), unit_bytes_(size_bytes) {}
+  absl::Status Unmap();
 
   uint64_t address_;  // 0: none
   size_t size_bytes_;
+  size_t unit_bytes_;  // of one mapping; 0: nothing is mapped
 };
 
 }  // namespace perigee

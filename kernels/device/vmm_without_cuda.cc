@@ -17,7 +17,7 @@ VmmAllocation::VmmAllocation(VmmAllocation&& other) noexcept : handle_(other.han
 
 VmmAllocation::~VmmAllocation() = default;
 
-absl::StatusOr<FileDescriptor> VmmAllocation::Export(HandleKind) const {
+absl::StatusOr<ExportedDescriptor> VmmAllocation::Export(HandleKind) const {
   return BuiltWithoutCuda();
 }
 
@@ -25,13 +25,13 @@ absl::StatusOr<VmmMapping> VmmMapping::Map(int, const VmmAllocation&, size_t, bo
   return BuiltWithoutCuda();
 }
 
+absl::Status VmmMapping::Replace(int, const VmmAllocation&, size_t) { return BuiltWithoutCuda(); }
+
+absl::Status VmmMapping::Unmap() { return BuiltWithoutCuda(); }
+
 VmmMapping::VmmMapping(VmmMapping&& other) noexcept
-    : address_(other.address_), size_bytes_(other.size_bytes_) {}
+    : address_(other.address_), size_bytes_(other.size_bytes_), unit_bytes_(other.unit_bytes_) {}
 
 VmmMapping::~VmmMapping() = default;
-
-absl::StatusOr<bool> VmmIsLongerThan(int, const VmmAllocation&, size_t) {
-  return BuiltWithoutCuda();
-}
 
 }  // namespace perigee

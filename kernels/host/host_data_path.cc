@@ -13,6 +13,7 @@
 #include "kernels/host/reduce_gradients.h"
 #include "kernels/host/run_experts.h"
 #include "kernels/rank/argument_checks.h"
+#include "kernels/rank/plan_output.h"
 
 namespace perigee {
 namespace {
@@ -38,7 +39,12 @@ class HostDataPath final : public DataPath {
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
-    return HostDispatch(rank_, sequence, input, output);
+    absl::StatusOr<PlanPtr> plan = HostDispatch(rank_, sequence, input, output);
+    if (!plan.ok() || output.plan.sequence == nullptr) return plan;
+    const absl::StatusOr<PlanTensors> tensors = ReadPlan(*plan);
+    if (!tensors.ok()) return tensors.status();
+    WritePlan(*tensors, sequence, output.plan);
+    return plan;
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {

@@ -9,21 +9,10 @@
 
 #include "kernels/common/bfloat16.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/plan_arrays.h"
 #include "kernels/layout/walk.h"
 
 namespace perigee {
-
-// What the last dispatch of the attachment planned, as docs/planning.md names it. Written by the
-// worker when that dispatch has ended well, and not touched before the next one.
-struct ClientPlanView {
-  uint64_t* sequence = nullptr;         // of the plan's making; 0: none yet
-  int32_t* dst = nullptr;               // [S, K]
-  int32_t* cu_seqlens = nullptr;        // [E + B]
-  int32_t* zero_fill_ranges = nullptr;  // [E + B, 2]
-  int32_t* experts_to_copy = nullptr;   // [R, B]
-  int32_t* load = nullptr;              // [R]
-  int32_t* home_load = nullptr;         // [R]
-};
 
 // The parts where they are mapped. Owns nothing.
 struct ClientArenaView {
@@ -34,7 +23,9 @@ struct ClientArenaView {
   // Written by the worker's combine.
   BFloat16* output = nullptr;         // [S, H]
   float* gathered_weights = nullptr;  // [S, K]
-  ClientPlanView plan;
+  // What the last dispatch of the attachment planned. Written when that dispatch has ended well,
+  // and not touched before the next one.
+  PlanArrays plan;
 };
 
 struct ClientArenaLayout {

@@ -1,5 +1,8 @@
 // How one rank's shard of a symmetric buffer lies in memory. One walk gives offsets and size; every
 // rank of a group has the same layout. Host and device code, coordinator and client (sizes) use it.
+//
+// It has two parts, which may be memory apart: the words by which ranks understand each other, and
+// the rows with their weights, which a local client may have, too.
 #ifndef PERIGEE_KERNELS_LAYOUT_SHARD_LAYOUT_H_
 #define PERIGEE_KERNELS_LAYOUT_SHARD_LAYOUT_H_
 
@@ -32,7 +35,6 @@ struct ShardView {
   ControlPage* control = nullptr;
   PlanningHeader* planning = nullptr;  // [2] by sequence parity; written by the owner
   int32_t* histograms = nullptr;       // [2, E] routes of the owner to each expert; likewise
-  float* row_weights = nullptr;        // [NvS]
   // [NvS] by source ranks: of a duplicate, its primary row, else -1. On the CUDA backend a chain
   // from a primary through its duplicates (kernels/cuda/send_routes.cuh).
   int32_t* duplicate_primary = nullptr;
@@ -40,7 +42,8 @@ struct ShardView {
   // kernels/plan/destination.h). Of a primary: 0 on the host backend, the number of its duplicates
   // and a flag on the CUDA backend (kernels/cuda/send_routes.cuh).
   uint8_t* duplicate_ordinal = nullptr;
-  BFloat16* rows = nullptr;  // [NvS_padded, H]
+  BFloat16* rows = nullptr;      // [NvS_padded, H]
+  float* row_weights = nullptr;  // [NvS]
 };
 static_assert(sizeof(ShardView) == 7 * sizeof(void*));
 
@@ -49,10 +52,10 @@ struct ShardLayout {
   size_t control = 0;
   size_t planning = 0;
   size_t histograms = 0;
-  size_t row_weights = 0;
   size_t duplicate_primary = 0;
   size_t duplicate_ordinal = 0;
-  size_t rows = 0;           // a multiple of the granularity
+  size_t rows = 0;  // a multiple of the granularity; the second part begins with them
+  size_t row_weights = 0;
   int64_t logical_rows = 0;  // NvS
   int64_t padded_rows = 0;   // NvS_padded: the rows' bytes are a multiple of the granularity
   size_t size_bytes = 0;     // of the whole shard, a multiple of the granularity
@@ -68,23 +71,31 @@ struct ShardLayout {
     layout.control = walk.Place<ControlPage>(1);
     layout.planning = walk.Place<PlanningHeader>(2);
     layout.histograms = walk.Place<int32_t>(2 * static_cast<int64_t>(geometry.experts));
-    layout.row_weights = walk.Place<float>(layout.logical_rows);
     layout.duplicate_primary = walk.Place<int32_t>(layout.logical_rows);
     layout.duplicate_ordinal = walk.Place<uint8_t>(layout.logical_rows);
     layout.rows = walk.Place<BFloat16>(layout.padded_rows * hidden, granularity_bytes);
+    layout.row_weights = walk.Place<float>(layout.logical_rows);
     layout.size_bytes = walk.size_bytes(granularity_bytes);
     return layout;
   }
 
-  PERIGEE_HOST_DEVICE ShardView View(std::byte* base) const {
-    return ShardView{reinterpret_cast<ControlPage*>(base + control),
-                     reinterpret_cast<PlanningHeader*>(base + planning),
-                     reinterpret_cast<int32_t*>(base + histograms),
-                     reinterpret_cast<float*>(base + row_weights),
-                     reinterpret_cast<int32_t*>(base + duplicate_primary),
-                     reinterpret_cast<uint8_t*>(base + duplicate_ordinal),
-                     reinterpret_cast<BFloat16*>(base + rows)};
+  // Sizes of the two parts.
+  PERIGEE_HOST_DEVICE constexpr size_t words_bytes() const { return rows; }
+  PERIGEE_HOST_DEVICE constexpr size_t rows_bytes() const { return size_bytes - rows; }
+  // Of the row weights, from the beginning of the second part.
+  PERIGEE_HOST_DEVICE constexpr size_t row_weights_in_part() const { return row_weights - rows; }
+
+  PERIGEE_HOST_DEVICE ShardView View(std::byte* words, std::byte* rows_part) const {
+    return ShardView{reinterpret_cast<ControlPage*>(words + control),
+                     reinterpret_cast<PlanningHeader*>(words + planning),
+                     reinterpret_cast<int32_t*>(words + histograms),
+                     reinterpret_cast<int32_t*>(words + duplicate_primary),
+                     reinterpret_cast<uint8_t*>(words + duplicate_ordinal),
+                     reinterpret_cast<BFloat16*>(rows_part),
+                     reinterpret_cast<float*>(rows_part + row_weights_in_part())};
   }
+  // Of a shard in one piece.
+  PERIGEE_HOST_DEVICE ShardView View(std::byte* base) const { return View(base, base + rows); }
 
  private:
   // The least row count >= rows whose bytes are a multiple of the granularity.

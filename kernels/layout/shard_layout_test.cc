@@ -20,10 +20,10 @@ std::vector<Part> PartsOf(const ShardLayout& layout, const Geometry& geometry, i
       {layout.control, sizeof(ControlPage)},
       {layout.planning, 2 * sizeof(PlanningHeader)},
       {layout.histograms, 2 * sizeof(int32_t) * geometry.experts},
-      {layout.row_weights, rows * sizeof(float)},
       {layout.duplicate_primary, rows * sizeof(int32_t)},
       {layout.duplicate_ordinal, rows},
       {layout.rows, sizeof(BFloat16) * layout.padded_rows * hidden},
+      {layout.row_weights, rows * sizeof(float)},
   };
 }
 
@@ -44,6 +44,7 @@ TEST(ShardLayoutTest, PartsFollowEachOtherWithoutOverlap) {
         EXPECT_LT(layout.size_bytes - end, granularity);
         EXPECT_EQ(layout.size_bytes % granularity, 0u);
         EXPECT_EQ(layout.rows % granularity, 0u);
+        EXPECT_EQ(layout.words_bytes() + layout.rows_bytes(), layout.size_bytes);
       }
     }
   }

@@ -32,11 +32,22 @@ absl::Status CheckShards(const DataPathOptions& options, size_t granularity_byte
     return absl::InvalidArgumentError(absl::StrCat("there are ", options.shards.size(),
                                                    " shards, expected ", options.geometry.ranks));
   }
+  if (!options.shard_rows.empty() && options.shard_rows.size() != options.shards.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("rows are apart of ", options.shard_rows.size(),
+                                                   " shards, expected ", options.shards.size()));
+  }
   for (size_t rank = 0; rank < options.shards.size(); ++rank) {
-    const auto address = reinterpret_cast<uintptr_t>(options.shards[rank]);
-    if (address != 0 && address % granularity_bytes == 0) continue;
+    const auto is_place = [&](const std::byte* part) {
+      const auto address = reinterpret_cast<uintptr_t>(part);
+      return address != 0 && address % granularity_bytes == 0;
+    };
+    if (!is_place(options.shards[rank])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shard of rank ", rank, " is null or not page aligned"));
+    }
+    if (options.shard_rows.empty() || is_place(options.shard_rows[rank])) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("shard of rank ", rank, " is null or not page aligned"));
+        absl::StrCat("rows of the shard of rank ", rank, " are null or not page aligned"));
   }
   return absl::OkStatus();
 }
@@ -46,8 +57,12 @@ absl::Status CheckShards(const DataPathOptions& options, size_t granularity_byte
 absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
                                size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  const auto shard = reinterpret_cast<uintptr_t>(shape.own().control);
-  if (bytes == 0 || begin + bytes <= shard || begin >= shard + shape.layout.size_bytes) {
+  const auto meets = [&](const void* part, size_t part_bytes) {
+    const auto first = reinterpret_cast<uintptr_t>(part);
+    return bytes > 0 && begin + bytes > first && begin < first + part_bytes;
+  };
+  if (!meets(shape.own().control, shape.layout.words_bytes()) &&
+      !meets(shape.own().rows, shape.layout.rows_bytes())) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -161,7 +176,12 @@ RankShape MakeRankShape(const DataPathOptions& options) {
   shape.buffer = options.buffer;
   shape.generation = options.generation;
   shape.layout = ShardLayout::Create(options.geometry, options.hidden);
-  for (std::byte* shard : options.shards) shape.shards.push_back(shape.layout.View(shard));
+  for (size_t rank = 0; rank < options.shards.size(); ++rank) {
+    std::byte* const words = options.shards[rank];
+    std::byte* const rows =
+        options.shard_rows.empty() ? words + shape.layout.rows : options.shard_rows[rank];
+    shape.shards.push_back(shape.layout.View(words, rows));
+  }
   return shape;
 }
 

@@ -57,6 +57,11 @@ TEST(DataPathOptionsTest, EachMistakeIsNamed) {
       {[](auto& o) { o.shards.pop_back(); }, "there are 1 shards, expected 2"},
       {[](auto& o) { o.shards[0] = nullptr; }, "shard of rank 0 is null or not page aligned"},
       {[](auto& o) { o.shards[1] += 64; }, "shard of rank 1 is null or not page aligned"},
+      {[](auto& o) { o.shard_rows = {At(0x3000'0000)}; }, "rows are apart of 1 shards, expected 2"},
+      {[](auto& o) {
+         o.shard_rows = {At(0x3000'0000), nullptr};
+       },
+       "rows of the shard of rank 1 are null or not page aligned"},
   };
   for (const auto& [change, expected] : mistakes) {
     DataPathOptions options = Options();

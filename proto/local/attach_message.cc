@@ -17,7 +17,10 @@ absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes) {
     if (reply->size_bytes[part] > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat("attach reply with an empty part ", part));
   }
-  const uint64_t shard_bytes = reply->size_bytes[static_cast<size_t>(AttachPart::kShard)];
+  const uint64_t shard_bytes = reply->size_bytes[static_cast<size_t>(AttachPart::kShardRows)];
+  if (reply->device_uuid[kDeviceUuidBytes - 1] != '\0') {
+    return absl::InvalidArgumentError("attach reply with a device whose name does not end");
+  }
   if (reply->rows_offset < shard_bytes && reply->row_weights_offset < shard_bytes) return reply;
   return absl::InvalidArgumentError(absl::StrCat("attach reply with rows at ", reply->rows_offset,
                                                  " and weights at ", reply->row_weights_offset,

@@ -34,19 +34,24 @@ static_assert(sizeof(AttachRequest) == 64);
 enum class AttachPart : uint32_t {
   kCommandPage = 0,  // a CommandPage
   kArena = 1,        // kernels/layout/client_arena.h
-  kShard = 2,        // the rank's shard of the buffer
+  kShardRows = 2,    // rows and row weights of the rank's shard (kernels/layout/shard_layout.h)
 };
 inline constexpr size_t kAttachParts = 3;
+
+// "GPU-" and 36 characters, and the zero at its end.
+inline constexpr size_t kDeviceUuidBytes = 48;
 
 struct AttachReply {
   uint32_t magic = kAttachReplyMagic;
   uint32_t code = 0;  // absl::StatusCode; all below is 0 unless OK
   uint64_t size_bytes[kAttachParts] = {};
-  // In the shard, in bytes from its beginning.
+  // In the last part, in bytes from its beginning.
   uint64_t rows_offset = 0;         // [NvS, H] bf16
   uint64_t row_weights_offset = 0;  // [NvS] fp32
+  // Of the GPU whose memory arena and rows are; empty: they are the host's.
+  char device_uuid[kDeviceUuidBytes] = {};
 };
-static_assert(sizeof(AttachReply) == 48);
+static_assert(sizeof(AttachReply) == 96);
 
 struct DetachMessage {
   uint32_t magic = kDetachMagic;
@@ -55,8 +60,8 @@ static_assert(sizeof(DetachMessage) == 4);
 
 // INVALID_ARGUMENT: wrong size or magic. Everything else is the receiver's to judge.
 absl::StatusOr<AttachRequest> ParseAttachRequest(absl::string_view bytes);
-// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts are empty or whose offsets lie
-// outside of the shard.
+// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts are empty, whose offsets lie
+// outside of the rows' part, or whose device has no end.
 absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes);
 absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes);
 

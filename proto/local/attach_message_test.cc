@@ -1,5 +1,7 @@
 #include "proto/local/attach_message.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -57,6 +59,9 @@ TEST(AttachMessage, AReplyThatCannotBeIsRefused) {
   reply = GoodReply();
   reply.size_bytes[1] = 0;
   EXPECT_THAT(Refusal(reply), HasSubstr("empty part 1"));
+  reply = GoodReply();
+  std::fill_n(reply.device_uuid, kDeviceUuidBytes, 'x');
+  EXPECT_THAT(Refusal(reply), HasSubstr("does not end"));
   reply = AttachReply();
   reply.code = 7;
   EXPECT_TRUE(ParseAttachReply(ToBytes(reply)).ok()) << "a refusal has nothing else";

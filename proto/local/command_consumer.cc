@@ -7,6 +7,9 @@
 #include "kernels/common/check.h"
 #include "kernels/common/shared_words.h"
 #include "proto/local/doorbell.h"
+#include "proto/local/local_command.h"
+#include "proto/local/spin_budget.h"
+#include "proto/local/stream_words.h"
 
 namespace perigee {
 
@@ -38,7 +41,7 @@ absl::StatusOr<absl::optional<CommandEntry>> CommandConsumer::TryNext() {
 absl::StatusOr<CommandEntry> CommandConsumer::Next(absl::Duration timeout) {
   const absl::Duration deadline = clock_.Monotonic() + timeout;
   while (true) {
-    if (interrupted_.load(std::memory_order_acquire)) {
+    if (interrupted()) {
       return absl::CancelledError("the attachment is being ended");
     }
     absl::StatusOr<absl::optional<CommandEntry>> next = TryNext();
@@ -64,11 +67,17 @@ void CommandConsumer::Sleep(absl::Duration longest) {
   sleep.Wait(longest);
 }
 
+bool CommandConsumer::InputsReady(const CommandEntry& entry) const {
+  if ((entry.flags & kCommandAwaitsInputs) == 0) return true;
+  return perigee::InputsReady(page_, entry.position);
+}
+
 void CommandConsumer::Complete(LocalCompletion completion) {
   PERIGEE_CHECK(completed_ < taken_);
   completion.position = completed_;
   WriteCompletion(page_.completions[completed_ % kCommandSlots], completion);
   ++completed_;
+  SetDone(page_, completed_);
   StoreCount(page_.worker, completed_);
   last_active_ = clock_.Monotonic();
   RingIfAsleep(page_.worker, page_.client);
@@ -77,6 +86,7 @@ void CommandConsumer::Complete(LocalCompletion completion) {
 void CommandConsumer::End(const LocalCompletion& why) {
   PERIGEE_CHECK(!why.status.ok());
   WriteCompletion(page_.end, why);
+  SetDone(page_, kDoneForGood);
   std::atomic_ref<uint32_t>(page_.worker.ended).store(1, std::memory_order_seq_cst);
   Ring(page_.worker);
 }

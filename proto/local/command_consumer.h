@@ -41,6 +41,10 @@ class CommandConsumer {
   // The same, waiting for one. DEADLINE_EXCEEDED: none came; CANCELLED: after Interrupt.
   absl::StatusOr<CommandEntry> Next(absl::Duration timeout);
 
+  // Whether the client's device has said that the inputs of an entry that was taken are there, or
+  // nobody is to wait for that.
+  bool InputsReady(const CommandEntry& entry) const;
+
   // Publishes how a command ended that was taken, in the order of taking; sets the position.
   void Complete(LocalCompletion completion);
   // Publishes why the attachment is over, an error. Nothing else is called afterwards.
@@ -48,6 +52,7 @@ class CommandConsumer {
 
   // Ends the present wait and all later ones. From any thread.
   void Interrupt();
+  bool interrupted() const { return interrupted_.load(std::memory_order_acquire); }
 
   uint64_t taken() const { return taken_; }
   uint64_t completed() const { return completed_; }

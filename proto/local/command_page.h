@@ -4,7 +4,9 @@
 //
 //   header                the worker, before the page is handed out
 //   client, entries       the client
+//   ready                 the client, or a stream of its device
 //   worker, completions   the worker
+//   done                  the worker; when it has gone, the client
 //
 // The client can write every byte of it at any time, so the worker takes nothing from the page but
 // copies, and keeps what it counts for itself (command_consumer.h). A client that damages the page
@@ -28,7 +30,7 @@ namespace perigee {
 
 inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
 // Changes with every change of a struct here or of what a field means.
-inline constexpr uint32_t kCommandPageVersion = 1;
+inline constexpr uint32_t kCommandPageVersion = 2;
 inline constexpr uint32_t kCommandSlots = 64;
 
 // One command as it travels; fields that its kind does not use are 0 (local_command.h).
@@ -102,10 +104,19 @@ struct alignas(64) CommandPageWords {
 };
 static_assert(sizeof(CommandPageWords) == 64);
 
+struct alignas(64) CommandPageDone {
+  uint64_t count = 0;  // as the worker's; UINT64_MAX when the attachment is over
+};
+
 struct CommandPage {
   CommandPageHeader header;
   CommandPageWords client;
   CommandPageWords worker;
+  // For streams of the client's device (stream_words.h): ready[p % kCommandSlots] is p + 1 when the
+  // inputs of command p are there (kCommandAwaitsInputs); command p has ended when done.count is at
+  // least p + 1.
+  uint64_t ready[kCommandSlots] = {};
+  CommandPageDone done;
   CommandEntry entries[kCommandSlots];
   CompletionRecord completions[kCommandSlots];
   CompletionRecord end;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/common/shared_words.h"
 #include "proto/local/doorbell.h"
+#include "proto/local/spin_budget.h"
 
 namespace perigee {
 
@@ -48,7 +49,8 @@ absl::optional<LocalCompletion> CommandProducer::End() {
   return *std::move(why);
 }
 
-absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation) {
+absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation,
+                                                 bool awaits_inputs) {
   absl::Status status = Ended();
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> completed = Completed();
@@ -58,7 +60,7 @@ absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation
         absl::StrCat(kCommandSlots, " commands are under way, as many as there can be; wait for ",
                      "command ", *completed));
   }
-  CommandEntry entry = EncodeCommand({next_sequence_, operation}, generation_);
+  CommandEntry entry = EncodeCommand({next_sequence_, operation, awaits_inputs}, generation_);
   entry.position = submitted_;
   StoreShared(page_.entries[submitted_ % kCommandSlots], entry);
   StoreCount(page_.client, submitted_ + 1);

@@ -40,7 +40,8 @@ class CommandProducer {
   // The position of the submitted command. Counts the sequence of collective operations, from the
   // page's first_sequence. Never blocks. RESOURCE_EXHAUSTED: kCommandSlots commands are under way;
   // else, the attachment is over and this is why. Refused then, and nothing was submitted.
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation);
+  // awaits_inputs: the worker begins it when the page's ready word of this position is there.
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation, bool awaits_inputs = false);
 
   // How the command at `position` ended; none while it has not. An error is about the way there,
   // not about the command: OUT_OF_RANGE, nothing was submitted there yet or its record has been

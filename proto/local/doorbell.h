@@ -57,12 +57,6 @@ class DoorbellSleep {
   uint32_t seen_ = 0;
 };
 
-inline void SpinPause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace perigee
 
 #endif  // PERIGEE_PROTO_LOCAL_DOORBELL_H_

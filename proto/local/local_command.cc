@@ -229,6 +229,7 @@ CommandEntry EncodeCommand(const LocalCommand& command, Generation generation) {
   entry.generation = generation.value;
   if (IsCollective(kind)) entry.sequence = command.sequence.value;
   std::visit(Encoder{entry}, command.operation);
+  if (command.awaits_inputs) entry.flags |= kCommandAwaitsInputs;
   return entry;
 }
 
@@ -238,7 +239,8 @@ absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const Comm
                                                    entry.kind, ", expected ", kFirstKind, " to ",
                                                    kLastKind));
   }
-  const LocalCommand command{Sequence(entry.sequence), Read(entry)};
+  const bool awaits_inputs = (entry.flags & kCommandAwaitsInputs) != 0;
+  const LocalCommand command{Sequence(entry.sequence), Read(entry), awaits_inputs};
   const Checker checker(entry, limits);
   absl::Status status = checker.Check();
   if (status.ok()) status = checker.CheckUnused(EncodeCommand(command, limits.generation));

@@ -29,6 +29,8 @@ enum class CommandKind : uint32_t {
 // Route weights take part: travel with the rows (dispatch), scale them (run_experts) or are
 // gathered (combine).
 inline constexpr uint32_t kCommandRouteWeights = 1u << 0;
+// Not to be begun before the command's word in CommandPage::ready says that its inputs are there.
+inline constexpr uint32_t kCommandAwaitsInputs = 1u << 1;
 
 // Chosen by the client; 0 is none.
 using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
@@ -97,6 +99,7 @@ using LocalOperation =
 struct LocalCommand {
   Sequence sequence;  // of a collective operation; 0 for a local one
   LocalOperation operation;
+  bool awaits_inputs = false;
   friend bool operator==(const LocalCommand&, const LocalCommand&) = default;
 };
 

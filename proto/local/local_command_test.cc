@@ -99,8 +99,8 @@ TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
   entry.plan = 1;
   ExpectInvalid(entry, "(barrier): plan is 1, expected 0");
   entry = Entry(LocalCombine{kPlan, true});
-  entry.flags |= 2;
-  ExpectInvalid(entry, "flags is 3, expected 1");
+  entry.flags |= 4;
+  ExpectInvalid(entry, "flags is 5, expected 1");
   entry = Entry(LocalPrefetchWeights{kPlan, 1, 1});
   entry.flags = kCommandRouteWeights;
   ExpectInvalid(entry, "flags is 1, expected 0");

@@ -61,6 +61,7 @@ LocalCommand RandomCommand(std::mt19937_64& random) {
   };
   LocalCommand command;
   command.operation = operations[random() % std::size(operations)];
+  command.awaits_inputs = random() % 4 == 0;
   if (IsCollective(KindOf(command.operation))) command.sequence = kTestLimits.next_sequence;
   return command;
 }

@@ -13,6 +13,13 @@ inline absl::Duration SpinBudget(int cores, int workers) {
   return cores >= 2 * workers ? kCommandSpin : absl::ZeroDuration();
 }
 
+// Between two looks of who spins.
+inline void SpinPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace perigee
 
 #endif  // PERIGEE_PROTO_LOCAL_SPIN_BUDGET_H_

@@ -59,7 +59,7 @@ void ExpectPlan(const SmallLayer& layer, const RankClient& client) {
   const Geometry& geometry = client.geometry();
   const int32_t rank = client.rank().value;
   const ReferencePlan& expected = layer.plan();
-  const ClientPlanView plan = client.memory().plan;
+  const PlanArrays plan = client.memory().plan;
   EXPECT_NE(*plan.sequence, 0u);
   // Routes past the rank's tokens are not part of the plan.
   const size_t routes = layer.Inputs(rank)[1].bytes.size() / sizeof(int32_t);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -44,9 +45,15 @@ RankGroup::RankGroup(const RankBackends& backends, const RankGroupOptions& optio
     : backends_(backends), options_(options) {
   const ShardLayout layout = ShardLayout::Create(options.geometry, options.hidden);
   for (int32_t rank = 0; rank < ranks(); ++rank) {
-    auto shard = backend(rank).AllocateShared(layout.size_bytes, PeerAccess::kReadWrite);
+    const size_t bytes = options.own_mappings ? layout.words_bytes() : layout.size_bytes;
+    auto shard = backend(rank).AllocateShared(bytes, PeerAccess::kReadWrite);
     PERIGEE_CHECK(shard.ok());
     shards_.push_back(*std::move(shard));
+    if (!options.own_mappings) continue;
+    auto rows = backend(rank).AllocateShared(std::max(layout.rows_bytes(), kHostGranularityBytes),
+                                             PeerAccess::kReadWrite);
+    PERIGEE_CHECK(rows.ok());
+    shard_rows_.push_back(*std::move(rows));
   }
   MapShards();
 }
@@ -70,6 +77,11 @@ void RankGroup::MapShards() {
       }
       mappings_.push_back(MapFor(backend(rank), shard, PeerAccess::kReadWrite));
       path.shards.push_back(mappings_.back()->data());
+    }
+    for (int32_t peer = 0; peer < static_cast<int32_t>(shard_rows_.size()); ++peer) {
+      const Memory& rows = *shard_rows_[peer];
+      if (peer != rank) mappings_.push_back(MapFor(backend(rank), rows, PeerAccess::kReadWrite));
+      path.shard_rows.push_back(peer == rank ? rows.data() : mappings_.back()->data());
     }
     auto data_path = backend(rank).CreateDataPath(path);
     PERIGEE_CHECK(data_path.ok());

@@ -97,9 +97,10 @@ class RankGroup {
 
   const RankBackends backends_;
   const RankGroupOptions options_;
-  std::vector<std::unique_ptr<Memory>> shards_;    // [R]
-  std::vector<std::unique_ptr<Memory>> mappings_;  // of peers' shards
-  std::vector<std::unique_ptr<DataPath>> paths_;   // [R]
+  std::vector<std::unique_ptr<Memory>> shards_;  // [R] whole; with mappings of their own, the words
+  std::vector<std::unique_ptr<Memory>> shard_rows_;  // [R] with mappings of their own
+  std::vector<std::unique_ptr<Memory>> mappings_;    // of peers' shards
+  std::vector<std::unique_ptr<DataPath>> paths_;     // [R]
   Sequence sequence_;
 };
 

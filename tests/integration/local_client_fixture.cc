@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <thread>
@@ -12,6 +13,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kernels/device/copy.h"
+#include "kernels/device/device_info.h"
 
 namespace perigee {
 namespace {
@@ -47,11 +50,16 @@ LocalClientTest::LocalClientTest()
       layer_(LayerFile::Random({.ranks = kRanks, .tokens = 12, .experts = 8}, random_())) {}
 
 void LocalClientTest::SetUp() {
-  StartCluster(kRanks);
+  const std::string backend = GetParam();
+  const CudaDevices devices = QueryCudaDevices();
+  if (backend == "cuda" && devices.devices.empty()) GTEST_SKIP() << DescribeCudaDevices(devices);
+  std::vector<std::string> on_gpu;
+  if (backend == "cuda") on_gpu = {"--backend", "cuda", "--shared-gpu"};
+  StartCluster(kRanks, on_gpu);
   auto client = Client::Connect({.address = address_, .stop = stop_.get_token()});
   ASSERT_TRUE(client.ok()) << client.status();
   client_ = *std::move(client);
-  const auto group = client_->CreateGroup({.group_id = "g", .ranks = kRanks});
+  const auto group = client_->CreateGroup({.group_id = "g", .ranks = kRanks, .backend = backend});
   ASSERT_TRUE(group.ok()) << group.status();
   group_ = *group;
   BufferOptions options;
@@ -104,7 +112,9 @@ std::unique_ptr<Process> LocalClientTest::AttachProcess(int rank, bool in_barrie
     std::ofstream file(path, std::ios::binary);
     EXPECT_TRUE(ticket->SerializeToOstream(&file));
   }
-  std::vector<std::string> argv = {"tests/integration/local_client_process", path};
+  const char* program = std::getenv("PERIGEE_CLIENT_PROCESS");
+  if (program == nullptr) program = "tests/integration/local_client_process";
+  std::vector<std::string> argv = {program, path};
   if (in_barrier) argv.push_back("--barrier");
   auto process = std::make_unique<Process>(argv, std::vector<std::string>());
   EXPECT_TRUE(process->AwaitOut("attached", kStepTimeout).has_value()) << process->err();
@@ -119,6 +129,30 @@ std::unique_ptr<Process> LocalClientTest::AttachProcess(int rank, bool in_barrie
   return process;
 }
 
+void LocalClientTest::Put(const LocalClient& client, void* to, const void* from,
+                          size_t size_bytes) {
+  if (size_bytes == 0) return;
+  if (!client.device()) {
+    std::memcpy(to, from, size_bytes);
+    return;
+  }
+  const absl::Status status = CopyToDevice(client.device()->index, static_cast<std::byte*>(to),
+                                           {static_cast<const std::byte*>(from), size_bytes});
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void LocalClientTest::Get(const LocalClient& client, void* to, const void* from,
+                          size_t size_bytes) {
+  if (!client.device()) {
+    std::memcpy(to, from, size_bytes);
+    return;
+  }
+  const absl::Status status =
+      CopyFromDevice(client.device()->index, {static_cast<std::byte*>(to), size_bytes},
+                     static_cast<const std::byte*>(from));
+  ASSERT_TRUE(status.ok()) << status;
+}
+
 void LocalClientTest::OnEveryRank(const std::function<void(int rank)>& work) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -131,25 +165,30 @@ void LocalClientTest::WriteInputs(int rank, int tokens) {
   const LayerFile::Sizes& s = layer_.sizes;
   const LocalClient& client = *clients_[rank];
   const int first = rank * s.tokens;
-  std::copy_n(layer_.hidden.begin() + first * s.hidden, tokens * s.hidden, client.hidden().begin());
-  std::copy_n(layer_.topk_experts.begin() + first * s.topk, tokens * s.topk,
-              client.topk_experts().begin());
-  std::copy_n(layer_.route_weights.begin() + first * s.topk, tokens * s.topk,
-              client.route_weights().begin());
+  const auto put = [&](auto to, const auto& from, int width) {
+    Put(client, to.data(), from.data() + first * width, tokens * width * sizeof(from[0]));
+  };
+  put(client.hidden(), layer_.hidden, s.hidden);
+  put(client.topk_experts(), layer_.topk_experts, s.topk);
+  put(client.route_weights(), layer_.route_weights, s.topk);
 }
 
 void LocalClientTest::RunLayer(int rank, int tokens) {
   const LayerFile::Sizes& s = layer_.sizes;
   LocalClient& client = *clients_[rank];
   WriteInputs(rank, tokens);
-  const absl::Span<const BFloat16> output = client.output();
-  const absl::Span<const float> gathered = client.gathered_weights();
-  std::fill_n(const_cast<BFloat16*>(output.data()), output.size(), ToBFloat16(1e30f));
-  std::fill_n(const_cast<float*>(gathered.data()), gathered.size(), -7.0f);
+  std::vector<BFloat16> output(client.output().size(), ToBFloat16(1e30f));
+  std::vector<float> gathered(client.gathered_weights().size(), -7.0f);
+  Put(client, const_cast<BFloat16*>(client.output().data()), output.data(),
+      output.size() * sizeof(output[0]));
+  Put(client, const_cast<float*>(client.gathered_weights().data()), gathered.data(),
+      gathered.size() * sizeof(gathered[0]));
   ExpectDone(client, LocalDispatch{kPlan, tokens, true});
   ExpectDone(client, LocalPrefetchWeights{kPlan, 0, kVersion});
   ExpectDone(client, LocalRunExperts{kPlan, 0, kVersion, true});
   ExpectDone(client, LocalCombine{kPlan, true});
+  output = Get(client, client.output());
+  gathered = Get(client, client.gathered_weights());
   // Row by row: rows, the experts' inner rows and sums are rounded to bf16 on the way, so that the
   // error of an element follows the size of its row.
   for (int token = 0; token < s.tokens; ++token) {

@@ -1,5 +1,5 @@
 // A cluster, a group of all its workers, a buffer with random weights, and a local client on every
-// rank.
+// rank; by backend, "host" or "cuda", where the workers share a GPU.
 #ifndef PERIGEE_TESTS_INTEGRATION_LOCAL_CLIENT_FIXTURE_H_
 #define PERIGEE_TESTS_INTEGRATION_LOCAL_CLIENT_FIXTURE_H_
 
@@ -9,6 +9,7 @@
 #include <random>
 #include <stop_token>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "client/lib/client.h"
@@ -19,7 +20,7 @@
 
 namespace perigee {
 
-class LocalClientTest : public ClusterTest {
+class LocalClientTest : public ClusterTest, public ::testing::WithParamInterface<const char*> {
  protected:
   static constexpr int kRanks = 4;
   static constexpr uint64_t kVersion = 3;
@@ -36,6 +37,16 @@ class LocalClientTest : public ClusterTest {
   // A client of the rank in a process of its own, attached; with `in_barrier` in an operation that
   // waits for the other ranks.
   std::unique_ptr<Process> AttachProcess(int rank, bool in_barrier);
+  // Between host memory and memory shared with a worker, wherever that is.
+  static void Put(const LocalClient& client, void* to, const void* from, size_t size_bytes);
+  static void Get(const LocalClient& client, void* to, const void* from, size_t size_bytes);
+  template <typename T>
+  static std::vector<std::remove_const_t<T>> Get(const LocalClient& client, absl::Span<T> from) {
+    std::vector<std::remove_const_t<T>> values(from.size());
+    Get(client, values.data(), from.data(), from.size() * sizeof(T));
+    return values;
+  }
+
   // Does the same for every rank that has a client, each on a thread of its own: collective
   // operations meet.
   void OnEveryRank(const std::function<void(int rank)>& work);

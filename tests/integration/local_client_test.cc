@@ -21,7 +21,7 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-TEST_F(LocalClientTest, AWholeLayerComesOutRightOnEveryRank) {
+TEST_P(LocalClientTest, AWholeLayerComesOutRightOnEveryRank) {
   AttachAll();
   // All tokens, few, none; each with data of its own.
   for (int round = 0; round < 3; ++round) {
@@ -42,29 +42,29 @@ TEST_F(LocalClientTest, AWholeLayerComesOutRightOnEveryRank) {
   EXPECT_EQ(clients_[0]->next_sequence(), Sequence(10)) << "three collective ones a round";
 }
 
-TEST_F(LocalClientTest, TheFrameworksOwnExpertsWorkInPlace) {
+TEST_P(LocalClientTest, TheFrameworksOwnExpertsWorkInPlace) {
   AttachAll();
   const LayerFile::Sizes& s = layer_.sizes;
   OnEveryRank([&](int rank) {
     LocalClient& client = *clients_[rank];
     WriteInputs(rank, s.tokens);
     ASSERT_TRUE(client.Run(LocalDispatch{kPlan, s.tokens, false}, kLong)->status.ok());
-    EXPECT_EQ(*client.plan().sequence, 1u);
+    EXPECT_EQ(Get(client, absl::MakeConstSpan(client.plan().sequence, 1))[0], 1u);
     // Groups are where the plan says that they are; every one is doubled.
     const int groups = client.geometry().groups();
-    const int rows = client.plan().cu_seqlens[groups - 1];
-    for (int i = 0; i < rows * s.hidden; ++i) {
-      BFloat16& value = client.rows()[i];
-      value = ToBFloat16(2 * ToFloat(value));
-    }
+    const int used = Get(client, absl::MakeConstSpan(client.plan().cu_seqlens, groups)).back();
+    std::vector<BFloat16> rows = Get(client, client.rows().first(used * s.hidden));
+    for (BFloat16& value : rows) value = ToBFloat16(2 * ToFloat(value));
+    Put(client, client.rows().data(), rows.data(), rows.size() * sizeof(rows[0]));
     ASSERT_TRUE(client.Run(LocalCombine{kPlan, false}, kLong)->status.ok());
+    const std::vector<BFloat16> output = Get(client, client.output());
     for (int token = 0; token < s.tokens; ++token) {
       const int global = rank * s.tokens + token;
       const auto routes = layer_.topk_experts.begin() + global * s.topk;
       const double times =
           2.0 * std::count_if(routes, routes + s.topk, [](int32_t expert) { return expert >= 0; });
       for (int h = 0; h < s.hidden; ++h) {
-        EXPECT_NEAR(ToFloat(client.output()[token * s.hidden + h]),
+        EXPECT_NEAR(ToFloat(output[token * s.hidden + h]),
                     times * ToFloat(layer_.hidden[global * s.hidden + h]),
                     0.02 * std::abs(times * ToFloat(layer_.hidden[global * s.hidden + h])));
       }
@@ -72,7 +72,7 @@ TEST_F(LocalClientTest, TheFrameworksOwnExpertsWorkInPlace) {
   });
 }
 
-TEST_F(LocalClientTest, ProgramsAndClientsExcludeEachOtherAndShareTheirSequences) {
+TEST_P(LocalClientTest, ProgramsAndClientsExcludeEachOtherAndShareTheirSequences) {
   ASSERT_TRUE(RunProgram().ok());
   AttachAll();
   EXPECT_EQ(clients_[2]->next_sequence(), Sequence(2));
@@ -101,21 +101,54 @@ TEST_F(LocalClientTest, ProgramsAndClientsExcludeEachOtherAndShareTheirSequences
   EXPECT_EQ(ticket->first_sequence(), 9u) << "1 + 6 + 1 were used";
 }
 
-TEST_F(LocalClientTest, ABadRouteIsToldToEveryClientAndAllGoOn) {
+TEST_P(LocalClientTest, ABadRouteIsToldToEveryClientAndAllGoOn) {
   AttachAll();
   OnEveryRank([&](int rank) {
     WriteInputs(rank, layer_.sizes.tokens);
-    if (rank == 1) clients_[rank]->topk_experts()[5] = 44;
-    const auto bad = clients_[rank]->Run(LocalDispatch{kPlan, layer_.sizes.tokens, true}, kLong);
-    ASSERT_TRUE(bad.ok()) << bad.status();
-    EXPECT_EQ(bad->reason, "BAD_ROUTE");
-    EXPECT_THAT(Message(bad->status), HasSubstr("44"));
-    EXPECT_EQ(bad->token, 5 / layer_.sizes.topk);
+    const int32_t bad = 44;
+    if (rank == 1) Put(*clients_[rank], &clients_[rank]->topk_experts()[5], &bad, sizeof(bad));
+    const auto told = clients_[rank]->Run(LocalDispatch{kPlan, layer_.sizes.tokens, true}, kLong);
+    ASSERT_TRUE(told.ok()) << told.status();
+    EXPECT_EQ(told->reason, "BAD_ROUTE");
+    EXPECT_THAT(Message(told->status), HasSubstr("44"));
+    EXPECT_EQ(told->token, 5 / layer_.sizes.topk);
     RunLayer(rank, layer_.sizes.tokens);
   });
 }
 
-TEST_F(LocalClientTest, ACommandThatOneRankRefusesIsToldToTheOthers) {
+// Nobody waits between a rank's commands; on backend cuda all of them are queued there.
+TEST_P(LocalClientTest, CommandsUnderWayEndInOrderAndThoseBehindAFailureAreToldApart) {
+  AttachAll();
+  OnEveryRank([&](int rank) {
+    LocalClient& client = *clients_[rank];
+    WriteInputs(rank, layer_.sizes.tokens);
+    const LocalDispatch good{kPlan, layer_.sizes.tokens, true};
+    const LocalPlanId none(7);
+    std::vector<uint64_t> commands;
+    std::vector<std::string> reasons;
+    // A combine by a plan that there is not is refused by every rank.
+    for (const LocalOperation& operation :
+         {LocalOperation(LocalBarrier{}), LocalOperation(good),
+          LocalOperation(LocalCombine{none, false}), LocalOperation(LocalCombine{kPlan, true}),
+          LocalOperation(LocalEmpty{}), LocalOperation(LocalBarrier{})}) {
+      const auto command = client.Submit(operation);
+      ASSERT_TRUE(command.ok()) << command.status();
+      commands.push_back(*command);
+    }
+    for (const uint64_t command : commands) {
+      const auto done = client.Wait(command, kLong);
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_EQ(done->position, command);
+      EXPECT_EQ(done->reason.empty(), done->status.ok()) << done->status;
+      reasons.push_back(done->reason);
+    }
+    // What is refused in the middle leaves the rows undefined for all, on either backend.
+    EXPECT_THAT(reasons, ::testing::ElementsAre("", "", "STALE_OBJECT", "STALE_OBJECT", "", ""));
+    RunLayer(rank, layer_.sizes.tokens);
+  });
+}
+
+TEST_P(LocalClientTest, ACommandThatOneRankRefusesIsToldToTheOthers) {
   AttachAll();
   OnEveryRank([&](int rank) {
     const int tokens = rank == 2 ? layer_.sizes.tokens + 1 : layer_.sizes.tokens;
@@ -130,7 +163,7 @@ TEST_F(LocalClientTest, ACommandThatOneRankRefusesIsToldToTheOthers) {
   });
 }
 
-TEST_F(LocalClientTest, AKilledWorkerEndsEveryClientWithItsName) {
+TEST_P(LocalClientTest, AKilledWorkerEndsEveryClientWithItsName) {
   AttachAll();
   OnEveryRank([&](int rank) { RunLayer(rank, layer_.sizes.tokens); });
   OnEveryRank([&](int rank) {
@@ -161,7 +194,7 @@ TEST_F(LocalClientTest, AKilledWorkerEndsEveryClientWithItsName) {
   OnEveryRank([&](int rank) { RunLayer(rank, layer_.sizes.tokens); });
 }
 
-TEST_F(LocalClientTest, AKilledClientEndsTheOthersAndTheGenerationLives) {
+TEST_P(LocalClientTest, AKilledClientEndsTheOthersAndTheGenerationLives) {
   const auto killed = AttachProcess(1, /*in_barrier=*/false);
   AttachAll(/*without=*/1);
   killed->Signal(SIGKILL);
@@ -179,7 +212,7 @@ TEST_F(LocalClientTest, AKilledClientEndsTheOthersAndTheGenerationLives) {
   OnEveryRank([&](int rank) { RunLayer(rank, layer_.sizes.tokens); });
 }
 
-TEST_F(LocalClientTest, AClientKilledInAnOperationEndsTheGenerationForAll) {
+TEST_P(LocalClientTest, AClientKilledInAnOperationEndsTheGenerationForAll) {
   const auto killed = AttachProcess(1, /*in_barrier=*/true);
   AttachAll(/*without=*/1);
   killed->Signal(SIGKILL);
@@ -203,6 +236,9 @@ TEST_F(LocalClientTest, AClientKilledInAnOperationEndsTheGenerationForAll) {
   AttachAll();
   OnEveryRank([&](int rank) { RunLayer(rank, layer_.sizes.tokens); });
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, LocalClientTest, ::testing::Values("host", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace perigee

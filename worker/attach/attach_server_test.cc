@@ -1,11 +1,13 @@
 // Lives of attachments, from the ticket to the end.
 #include "worker/attach/attach_server.h"
 
+#include <atomic>
 #include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/local/stream_words.h"
 #include "worker/testing/attach_fixture.h"
 
 namespace perigee {
@@ -130,6 +132,33 @@ TEST_F(AttachServerTest, AClientThatGoesInAnOperationIsReportedBeforeItEnds) {
   EXPECT_TRUE(session_->Close().ok());
   EXPECT_EQ(budget_.used_bytes(), 0u);
   EXPECT_EQ(end_count(), 1u) << "told once";
+}
+
+TEST_F(AttachServerTest, ACommandMayAwaitItsInputsAndNotForever) {
+  TestClient client = Attached();
+  CommandPage& page = **OpenCommandPage(client.page.memory());
+  for (const bool comes : {true, false, true}) {
+    const absl::StatusOr<uint64_t> command =
+        client.commands->Submit(LocalBarrier{}, /*awaits_inputs=*/true);
+    ASSERT_TRUE(command.ok()) << command.status();
+    if (comes) {
+      std::atomic_ref<uint64_t>(ReadyWord(page, *command)).store(ReadyValue(*command));
+    }
+    absl::optional<LocalCompletion> done;
+    while (!done) {
+      if (!comes) clock_.Advance(absl::Seconds(1));
+      done = *client.commands->Poll(*command);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(done->status.code(),
+              comes ? absl::StatusCode::kOk : absl::StatusCode::kDeadlineExceeded)
+        << done->status;
+    EXPECT_EQ(page.done.count, *command + 1) << "streams that wait for it go on";
+  }
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "decline 2", "barrier 3"));
+  EXPECT_TRUE(client.Detach().ok());
+  AwaitEnd();
+  EXPECT_EQ(page.done.count, kDoneForGood) << "and all when it is over";
 }
 
 TEST_F(AttachServerTest, AnOperationThatEndsInTimeIsNoLoss) {

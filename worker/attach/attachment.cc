@@ -1,9 +1,12 @@
 #include "worker/attach/attachment.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kernels/common/check.h"
 #include "proto/local/spin_budget.h"
 #include "proto/support/defaults.h"
@@ -15,13 +18,16 @@ namespace {
 // Waits for commands are this long at a time; each ends at once when the attachment does.
 constexpr absl::Duration kIdleSlice = absl::Minutes(1);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+// While operations are under way the thread looks at the device without a pause for so long, if
+// there are cores for that, and then with pauses.
+constexpr absl::Duration kDeviceSpin = absl::Milliseconds(10);
+constexpr absl::Duration kLookAtDevice = absl::Microseconds(20);
+constexpr unsigned long kSleepSlackNs = 1000;
 
-CommandConsumerOptions ConsumerOptions(const GroupView& group) {
-  CommandConsumerOptions options;
+absl::Duration SpinOf(const GroupView& group) {
   // All ranks are on this machine.
-  options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
-                            static_cast<int>(group.workers.size()));
-  return options;
+  return SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
+                    static_cast<int>(group.workers.size()));
 }
 
 }  // namespace
@@ -54,7 +60,8 @@ Attachment::Attachment(const GroupView& group, std::shared_ptr<SessionBuffer> bu
   const CommandPageIdentity identity{group.generation, buffer_->config().id, group.rank,
                                      static_cast<int32_t>(group.workers.size()), first_sequence};
   consumer_.emplace(FormatCommandPage(memory_->page(), identity), environment.clock,
-                    ConsumerOptions(group_));
+                    CommandConsumerOptions{.spin = SpinOf(group_)});
+  if (SpinOf(group_) > absl::ZeroDuration()) device_spin_ = kDeviceSpin;
 }
 
 Attachment::~Attachment() { PERIGEE_CHECK(finished_ && !thread_.joinable()); }
@@ -64,9 +71,11 @@ AttachReply Attachment::reply() const {
   reply.size_bytes[static_cast<size_t>(AttachPart::kCommandPage)] = memory_->page().size();
   reply.size_bytes[static_cast<size_t>(AttachPart::kArena)] = memory_->arena_bytes();
   const ShardPlace shard = buffer_->shard_place();
-  reply.size_bytes[static_cast<size_t>(AttachPart::kShard)] = shard.size_bytes;
+  reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)] = shard.size_bytes;
   reply.rows_offset = shard.rows_offset;
   reply.row_weights_offset = shard.row_weights_offset;
+  const std::string device = environment_.backend.info().device_uuid;
+  device.copy(reply.device_uuid, kDeviceUuidBytes - 1);
   return reply;
 }
 
@@ -100,8 +109,15 @@ void Attachment::Abort(const absl::Status& aborted, absl::Span<const int32_t> lo
 }
 
 void Attachment::Serve() {
-  while (ServeOne()) {
+  // Short sleeps are short.
+  (void)prctl(PR_SET_TIMERSLACK, kSleepSlackNs);
+  while (!executor_->fatal()) {
+    if (taking_) TakeCommand();
+    const bool news = CompleteEnded();
+    if (!taking_ && executor_->idle()) break;
+    if (!news && (taken_ || !executor_->idle())) Pause();
   }
+  EndOperations();
   PublishEnd();
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -110,28 +126,75 @@ void Attachment::Serve() {
   on_change_();
 }
 
-bool Attachment::ServeOne() {
-  const absl::StatusOr<CommandEntry> entry = consumer_->Next(kIdleSlice);
-  if (!entry.ok()) {
-    if (absl::IsDeadlineExceeded(entry.status())) return true;
+void Attachment::TakeCommand() {
+  if (!taken_) {
+    const bool waits = executor_->idle();
+    absl::StatusOr<absl::optional<CommandEntry>> next =
+        waits ? consumer_->Next(kIdleSlice) : consumer_->TryNext();
+    if (absl::IsDeadlineExceeded(next.status())) return;
     // CANCELLED: Stop has its reason already.
-    Stop({entry.status(), kReasonInvalidProgram, false, {}});
-    return false;
+    if (!next.ok()) Stop({next.status(), kReasonInvalidProgram, false, {}});
+    if (!next.ok()) taking_ = false;
+    if (!next.ok() || !next->has_value()) return;
+    taken_ = **next;
+    taken_at_ = last_news_ = environment_.clock.Monotonic();
   }
-  // Aborted: Stop has its reason already.
-  if (!buffer_->BeginGuestOperation().ok()) return false;
-  LocalCompletion completion = executor_->Execute(*entry);
-  buffer_->EndGuestOperation();
-  ++environment_.operations_done;
-  if (!completion.status.ok()) {
-    // An abort has been told to this attachment by now.
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (stopped_) completion.lost = stopped_->lost;
+  BeginCommand();
+}
+
+void Attachment::BeginCommand() {
+  taking_ = !consumer_->interrupted();
+  const bool ready = consumer_->InputsReady(*taken_);
+  const absl::Duration limit = buffer_->config().operation_timeout / 2;
+  const bool late = !ready && environment_.clock.Monotonic() - taken_at_ > limit;
+  if (!taking_ || (!ready && !late)) return;
+  if (!operating_) {
+    // Aborted: Stop has its reason already.
+    operating_ = taking_ = buffer_->BeginGuestOperation().ok();
+    if (!taking_) return;
   }
-  const bool fatal = executor_->fatal().has_value();
-  if (fatal) Stop({completion.status, completion.reason, false, completion.lost});
-  consumer_->Complete(std::move(completion));
-  return !fatal;
+  if (ready) {
+    executor_->Begin(*taken_);
+  } else {
+    executor_->Refuse(*taken_, absl::DeadlineExceededError(absl::StrCat(
+                                   "the client's stream has not brought the inputs in ",
+                                   absl::FormatDuration(limit))));
+  }
+  taken_.reset();
+  last_news_ = environment_.clock.Monotonic();
+}
+
+bool Attachment::CompleteEnded() {
+  bool any = false;
+  while (absl::optional<LocalCompletion> completion = executor_->TakeEnded()) {
+    any = true;
+    if (executor_->idle()) EndOperations();
+    ++environment_.operations_done;
+    if (!completion->status.ok()) {
+      // An abort has been told to this attachment by now.
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (stopped_) completion->lost = stopped_->lost;
+    }
+    const bool fatal = executor_->fatal().has_value();
+    if (fatal) Stop({completion->status, completion->reason, false, completion->lost});
+    consumer_->Complete(*std::move(completion));
+    if (fatal) break;
+  }
+  if (any) last_news_ = environment_.clock.Monotonic();
+  return any;
+}
+
+void Attachment::Pause() {
+  const absl::Duration quiet = environment_.clock.Monotonic() - last_news_;
+  if (quiet < device_spin_) {
+    SpinPause();
+  } else {
+    absl::SleepFor(kLookAtDevice);
+  }
+}
+
+void Attachment::EndOperations() {
+  if (std::exchange(operating_, false)) buffer_->EndGuestOperation();
 }
 
 void Attachment::PublishEnd() {

@@ -85,8 +85,15 @@ class Attachment final : public BufferGuest {
              const SessionEnvironment& environment, ClientMemory memory,
              std::function<void()> on_change);
   void Serve();
-  // False: no more commands are taken.
-  bool ServeOne();
+  // Takes the next command and begins it, once its inputs are there. Blocks for a while where
+  // nothing is under way.
+  void TakeCommand();
+  void BeginCommand();
+  // How what has ended did; false where nothing has.
+  bool CompleteEnded();
+  // Between looks at the device and at the client's words.
+  void Pause();
+  void EndOperations();
   void PublishEnd();
   void GiveBack();
   AttachmentEnd DescribeEnd() const;  // mutex_ is held
@@ -99,6 +106,14 @@ class Attachment final : public BufferGuest {
   absl::optional<ClientMemory> memory_;
   absl::optional<CommandConsumer> consumer_;
   absl::optional<LocalExecutor> executor_;  // once the buffer is reserved
+
+  // Of the thread that serves.
+  bool taking_ = true;                  // whether more commands are taken
+  bool operating_ = false;              // has the buffer for its operations
+  absl::optional<CommandEntry> taken_;  // and not begun
+  absl::Duration taken_at_;
+  absl::Duration last_news_;
+  absl::Duration device_spin_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,5 @@
 #include "worker/attach/local_executor.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,23 +14,39 @@ Failure Refused(absl::Status status) { return Failure{std::move(status), absl::n
 
 // What a client is told about an entry that says what no command says.
 Failure NotACommand(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status)) return Refused(WithReason(status, kReasonDeadline));
   return Refused(WithReason(
       status, absl::IsInvalidArgument(status) ? kReasonInvalidProgram : kReasonStaleObject));
 }
 
-bool WritesShard(CommandKind kind) {
-  return kind == CommandKind::kDispatch || kind == CommandKind::kDispatchWithPlan ||
-         kind == CommandKind::kCombine;
+bool WritesShard(uint32_t kind) {
+  switch (static_cast<CommandKind>(kind)) {
+    case CommandKind::kDispatch:
+    case CommandKind::kDispatchWithPlan:
+    case CommandKind::kRunExperts:
+    case CommandKind::kCombine:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool UsesDataPath(uint32_t kind) {
+  const auto of = static_cast<CommandKind>(kind);
+  return IsCollective(of) || of == CommandKind::kRunExperts;
 }
 
 // Whether the ranks are at different places after it.
-bool LeavesOutOfStep(const v1::RankStatus& status) {
-  return status.reason() == kReasonDeadline || status.reason() == kReasonOutOfStep ||
-         status.reason() == kReasonGenerationAborted;
+bool LeavesOutOfStep(const v1::RankStatus& status, const Failure& failure) {
+  // Without a record it was found before anything was launched, and the others were told.
+  const bool late = status.reason() == kReasonDeadline && failure.record;
+  return late || status.reason() == kReasonOutOfStep || status.reason() == kReasonGenerationAborted;
 }
 
-void CopyTo(int32_t* to, const std::vector<int32_t>& from) {
-  std::copy(from.begin(), from.end(), to);
+Failure Both(const Failure& graver, const Failure& refusal) {
+  const std::string message = absl::StrCat(
+      graver.status.message(), "; this rank had refused the operation: ", refusal.status.message());
+  return Failure{absl::Status(graver.status.code(), message), graver.record};
 }
 
 }  // namespace
@@ -48,49 +63,155 @@ LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
   plans_.reserve(kMaxPlans);
 }
 
-LocalCompletion LocalExecutor::Execute(const CommandEntry& entry) {
-  const absl::Duration begin = clock_.Monotonic();
+void LocalExecutor::Begin(const CommandEntry& entry) {
   const CommandLimits limits{group_.generation, next_sequence_, site_.shape.geometry.tokens,
                              site_.shape.layers};
-  const absl::StatusOr<LocalCommand> command = DecodeCommand(entry, limits);
-  const Sequence sequence = TakesSequence(entry) ? TakeSequence() : Sequence();
-  Failure failure;
+  Start(entry, DecodeCommand(entry, limits));
+}
+
+void LocalExecutor::Refuse(const CommandEntry& entry, const absl::Status& why) {
+  Start(entry, why);
+}
+
+void LocalExecutor::Start(const CommandEntry& entry, const absl::StatusOr<LocalCommand>& command) {
+  Begun& begun = begun_.emplace_back();
+  begun.begin = clock_.Monotonic();
+  begun.completion.kind = entry.kind;
+  begun.writes_shard = WritesShard(entry.kind);
+  begun.rows_before = site_.objects.rows();
+  if (TakesSequence(entry)) begun.completion.sequence = TakeSequence();
+  const Sequence sequence = begun.completion.sequence;
   if (command.ok()) {
-    failure = std::visit([&](const auto& operation) { return Operate(operation, sequence); },
-                         command->operation);
+    begun.failure = std::visit([&](const auto& operation) { return Operate(operation, sequence); },
+                               command->operation);
   } else {
-    failure = NotACommand(command.status());
+    begun.failure = NotACommand(command.status());
   }
-  const bool refused = !failure.status.ok() && !failure.record;
-  if (refused && sequence.value != 0) {
-    // Nothing was touched, and the others wait.
-    failure =
-        Declined(std::move(failure), sequence, WritesShard(static_cast<CommandKind>(entry.kind)));
-  }
-  in_collective_.store(0, std::memory_order_release);
-  LocalCompletion completion = Report(failure);
-  completion.kind = entry.kind;
-  completion.sequence = sequence;
-  completion.duration = clock_.Monotonic() - begin;
-  return completion;
+  bool goes_on = begun.failure.status.ok() && UsesDataPath(entry.kind);
+  // Nothing was touched, and the others wait.
+  const bool refused = !begun.failure.status.ok() && !begun.failure.record;
+  if (refused && sequence.value != 0) goes_on = Decline(begun);
+  begun.launched = goes_on && site_.data_path.queues();
+  if (!begun.launched) begun.completion.duration = clock_.Monotonic() - begun.begin;
 }
 
 Sequence LocalExecutor::TakeSequence() {
   const Sequence sequence = next_sequence_;
   next_sequence_ = sequence.Next();
   site_.objects.UseSequence(sequence);
-  in_collective_.store(sequence.value, std::memory_order_release);
+  begun_.back().completion.sequence = sequence;
+  ShowFirstCollective();
   return sequence;
 }
 
+void LocalExecutor::ShowFirstCollective() {
+  uint64_t first = 0;
+  for (const Begun& begun : begun_) {
+    first = begun.completion.sequence.value;
+    if (first != 0) break;
+  }
+  in_collective_.store(first, std::memory_order_release);
+}
+
 // When the others could not be told, that is the graver failure.
-Failure LocalExecutor::Declined(Failure failure, Sequence sequence, bool writes_shard) {
-  const Failure decline = operations_.Decline(sequence, writes_shard);
-  if (decline.status.ok()) return failure;
-  const std::string message =
-      absl::StrCat(decline.status.message(),
-                   "; this rank had refused the operation: ", failure.status.message());
-  return Failure{absl::Status(decline.status.code(), message), decline.record};
+bool LocalExecutor::Decline(Begun& begun) {
+  const Sequence sequence = begun.completion.sequence;
+  const Failure decline = operations_.Decline(sequence, begun.writes_shard);
+  if (!decline.status.ok()) begun.failure = Both(decline, begun.failure);
+  return decline.status.ok();
+}
+
+absl::optional<LocalCompletion> LocalExecutor::TakeEnded() {
+  if (begun_.empty()) return absl::nullopt;
+  if (begun_.front().launched) LookAtDevice();
+  if (begun_.front().launched) return absl::nullopt;
+  LocalCompletion completion = Report(std::move(begun_.front()));
+  begun_.pop_front();
+  ShowFirstCollective();
+  return completion;
+}
+
+void LocalExecutor::LookAtDevice() {
+  const Polled polled = site_.data_path.Poll();
+  NoteEnded(polled.ended);
+  if (polled.failed) Settle();
+}
+
+void LocalExecutor::NoteEnded(size_t count) {
+  if (count == 0) return;
+  const std::vector<absl::Duration> durations = site_.data_path.durations();
+  size_t ended = 0;
+  for (Begun& begun : begun_) {
+    if (ended == count) break;
+    if (!begun.launched) continue;
+    begun.launched = false;
+    if (ended < durations.size()) begun.completion.duration = durations[ended];
+    ++ended;
+  }
+}
+
+void LocalExecutor::Settle() {
+  Failure failure = operations_.Left(site_.data_path.Synchronize());
+  NoteEnded(site_.data_path.operations_ended());
+  if (!failure.record && failure.status.code() == absl::StatusCode::kFailedPrecondition) {
+    failure.status = WithReason(failure.status, kReasonStaleWeights);
+  }
+  size_t first = 0;
+  while (first < begun_.size() && !begun_[first].launched) ++first;
+  if (first == begun_.size()) return;
+  Undo(first, failure);
+  const Failure behind = Refused(WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "not done: the ", CommandName(static_cast<CommandKind>(begun_[first].completion.kind)),
+          " ahead of it ended early: ", failure.status.message())),
+      kReasonDeclined));
+  for (size_t i = first; i < begun_.size(); ++i) {
+    Begun& begun = begun_[i];
+    if (!std::exchange(begun.launched, false)) continue;
+    if (i == first) {
+      begun.failure = begun.failure.status.ok() ? failure : Both(failure, begun.failure);
+    } else if (begun.failure.status.ok()) {
+      begun.failure = behind;
+    }
+  }
+}
+
+// Those behind the failed one have moved nothing.
+void LocalExecutor::Undo(size_t first_failed, const Failure& failure) {
+  for (size_t i = begun_.size(); i-- > first_failed;) {
+    Begun& begun = begun_[i];
+    if (!begun.launched || !begun.makes_plan) continue;
+    for (size_t later = i + 1; later < begun_.size(); ++later) {
+      if (begun_[later].launched || begun_[later].plan != begun.plan) continue;
+      begun_[later].failure =
+          Refused(StaleObject("the dispatch that was to make the plan ended early"));
+    }
+    const auto kept = plans_.find(begun.plan_id.value);
+    const bool is_kept = kept != plans_.end() && kept->second == begun.plan;
+    absl::erase_if(plans_, [&](const auto& entry) { return entry.second == begun.plan; });
+    if (is_kept && begun.replaced) plans_[begun.plan_id.value] = begun.replaced;
+  }
+  const Begun& failed = begun_[first_failed];
+  site_.objects.RestoreRows(failed.rows_before);
+  if (failed.writes_shard && failure.record) {
+    site_.objects.RowsUndefined(failed.completion.sequence.value != 0
+                                    ? failed.completion.sequence
+                                    : site_.objects.last_sequence());
+  }
+}
+
+void LocalExecutor::Clear() {
+  begun_.clear();
+  plans_.clear();
+}
+
+void LocalExecutor::KeepPlan(LocalPlanId id, PlanPtr plan, bool made) {
+  PlanPtr& kept = plans_[id.value];
+  Begun& begun = begun_.back();
+  begun.plan_id = id;
+  begun.makes_plan = made;
+  begun.plan = plan;
+  begun.replaced = std::exchange(kept, std::move(plan));
 }
 
 DispatchInput LocalExecutor::Input(int32_t token_count, bool route_weights) const {
@@ -102,10 +223,9 @@ Failure LocalExecutor::Operate(const LocalDispatch& operation, Sequence sequence
   if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
   RankOperations::Dispatched dispatched =
       operations_.Dispatch(sequence, Input(operation.token_count, operation.route_weights),
-                           operation.route_weights, nullptr);
+                           operation.route_weights, nullptr, arena_.plan);
   if (!dispatched.plan) return std::move(dispatched.failure);
-  ShowPlan(dispatched.plan);
-  plans_[operation.plan.value] = std::move(dispatched.plan);
+  KeepPlan(operation.plan, std::move(dispatched.plan), /*made=*/true);
   return Failure();
 }
 
@@ -152,7 +272,7 @@ Failure LocalExecutor::Operate(const LocalClonePlan& operation, Sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.source);
   if (!plan.ok()) return Refused(plan.status());
   if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
-  plans_[operation.plan.value] = *std::move(plan);
+  KeepPlan(operation.plan, *std::move(plan), /*made=*/false);
   return Failure();
 }
 
@@ -169,21 +289,9 @@ absl::Status LocalExecutor::CheckPlanRoom(LocalPlanId id) const {
       "plan ", id.value, " cannot be kept: this attachment has ", kMaxPlans, " already"));
 }
 
-void LocalExecutor::ShowPlan(const PlanPtr& plan) {
-  *arena_.plan.sequence = 0;
-  const absl::StatusOr<PlanTensors> tensors = site_.data_path.ReadPlan(plan);
-  if (!tensors.ok()) return;
-  CopyTo(arena_.plan.dst, tensors->dst);
-  CopyTo(arena_.plan.cu_seqlens, tensors->cu_seqlens);
-  CopyTo(arena_.plan.zero_fill_ranges, tensors->zero_fill_ranges);
-  CopyTo(arena_.plan.experts_to_copy, tensors->experts_to_copy);
-  CopyTo(arena_.plan.load, tensors->load);
-  CopyTo(arena_.plan.home_load, tensors->home_load);
-  *arena_.plan.sequence = plan->tag().sequence.value;
-}
-
-LocalCompletion LocalExecutor::Report(const Failure& failure) {
-  LocalCompletion completion;
+LocalCompletion LocalExecutor::Report(Begun begun) {
+  LocalCompletion completion = std::move(begun.completion);
+  const Failure& failure = begun.failure;
   completion.generation = group_.generation;
   completion.rank = group_.rank.value;
   if (failure.status.ok()) return completion;
@@ -198,7 +306,7 @@ LocalCompletion LocalExecutor::Report(const Failure& failure) {
     completion.expected = failure.record->expected;
     completion.seen = failure.record->seen;
   }
-  if (LeavesOutOfStep(report) && !fatal_) fatal_ = report;
+  if (LeavesOutOfStep(report, failure) && !fatal_) fatal_ = report;
   return completion;
 }
 

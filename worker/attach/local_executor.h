@@ -1,11 +1,16 @@
 // Executes the commands of one attachment on its rank: decodes what came out of the ring, looks up
-// plans and memory, runs the operation, and says how it ended. Keeps this rank's place among the
-// others: a collective command that cannot be launched is declined, so that they leave there too.
+// plans and memory, launches the operation, and says how it ended. Keeps this rank's place among
+// the others: a collective command that cannot be launched is declined, so that they leave there
+// too.
+//
+// Where the data path queues, many commands are under way at a time. When one fails, those launched
+// behind it have not been done, and say so; what was noted as done is undone.
 #ifndef PERIGEE_WORKER_ATTACH_LOCAL_EXECUTOR_H_
 #define PERIGEE_WORKER_ATTACH_LOCAL_EXECUTOR_H_
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
@@ -28,21 +33,51 @@ class LocalExecutor {
   LocalExecutor(const GroupView& group, const ProgramSite& site, const ClientArenaView& arena,
                 Sequence first_sequence, const Clock& clock);
 
-  // Blocks until the command has ended, bounded by the data path's timeouts and its abort word.
-  // Position is left 0. On success nothing is allocated here but what a new plan takes.
-  LocalCompletion Execute(const CommandEntry& entry);
+  // Launches the command's operation. Where the data path does not queue, blocks until it has
+  // ended, bounded by the data path's timeouts and its abort word.
+  void Begin(const CommandEntry& entry);
+  // The command is not to be done, for this reason (DEADLINE_EXCEEDED: its inputs have not come in
+  // time); others are told where they wait for it.
+  void Refuse(const CommandEntry& entry, const absl::Status& why);
+  // How the first of the commands begun has ended, which is over with that; none while it runs.
+  // Blocks, bounded as above, only where an operation has failed: until what was launched behind it
+  // has been declined. Position is left 0.
+  absl::optional<LocalCompletion> TakeEnded();
+  bool idle() const { return begun_.empty(); }
 
   // Set once a command has left this rank out of step with the others: they cannot go on in this
   // generation.
   const absl::optional<v1::RankStatus>& fatal() const { return fatal_; }
-  // The sequence of the collective operation under way, or 0. From any thread.
+  // The sequence of the first collective operation under way, or 0. From any thread.
   uint64_t in_collective() const { return in_collective_.load(std::memory_order_acquire); }
   Sequence last_sequence() const { return Sequence(next_sequence_.value - 1); }
   size_t plan_count() const { return plans_.size(); }
   // Plans die before the data path that made them.
-  void Clear() { plans_.clear(); }
+  void Clear();
 
  private:
+  // A command whose end has not been taken.
+  struct Begun {
+    LocalCompletion completion;  // as far as it is known
+    Failure failure;             // likewise
+    bool launched = false;       // and its end not yet seen
+    bool writes_shard = false;
+    absl::Duration begin;
+    ShardRows rows_before;
+    LocalPlanId plan_id;  // that it has kept `plan` under
+    PlanPtr plan;
+    PlanPtr replaced;  // that was kept there before, or null
+    bool makes_plan = false;
+  };
+
+  void Start(const CommandEntry& entry, const absl::StatusOr<LocalCommand>& command);
+  void KeepPlan(LocalPlanId id, PlanPtr plan, bool made);
+  void LookAtDevice();
+  // The first `count` launched have ended well.
+  void NoteEnded(size_t count);
+  void Settle();
+  void Undo(size_t first_failed, const Failure& failure);
+  void ShowFirstCollective();
   Sequence TakeSequence();
   Failure Operate(const LocalEmpty&, Sequence) { return Failure(); }
   Failure Operate(const LocalDispatch& operation, Sequence sequence);
@@ -57,9 +92,9 @@ class LocalExecutor {
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;
   absl::Status CheckPlanRoom(LocalPlanId id) const;
-  void ShowPlan(const PlanPtr& plan);
-  Failure Declined(Failure failure, Sequence sequence, bool writes_shard);
-  LocalCompletion Report(const Failure& failure);
+  // Whether this rank's part in it is queued now.
+  bool Decline(Begun& begun);
+  LocalCompletion Report(Begun begun);
 
   const GroupView& group_;
   const ProgramSite site_;
@@ -68,6 +103,7 @@ class LocalExecutor {
   RankOperations operations_;
   Sequence next_sequence_;
   absl::flat_hash_map<uint64_t, PlanPtr> plans_;  // by LocalPlanId
+  std::deque<Begun> begun_;
   absl::optional<v1::RankStatus> fatal_;
   std::atomic<uint64_t> in_collective_ = 0;
 };

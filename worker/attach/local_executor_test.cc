@@ -43,7 +43,14 @@ class LocalExecutorTest : public ::testing::Test {
   // The operation, with the sequence that is next if it takes one.
   LocalCompletion Do(const LocalOperation& operation) {
     const Sequence next = executor_->last_sequence().Next();
-    return executor_->Execute(EncodeCommand({next, operation}, Generation(7)));
+    return Execute(EncodeCommand({next, operation}, Generation(7)));
+  }
+  LocalCompletion Execute(const CommandEntry& entry) {
+    executor_->Begin(entry);
+    const absl::optional<LocalCompletion> ended = executor_->TakeEnded();
+    EXPECT_TRUE(ended.has_value());
+    EXPECT_TRUE(executor_->idle());
+    return ended.value_or(LocalCompletion());
   }
   void ExpectOk(const LocalOperation& operation) {
     const LocalCompletion done = Do(operation);
@@ -131,16 +138,16 @@ TEST_F(LocalExecutorTest, ACollectiveCommandThatIsRefusedIsDeclined) {
 TEST_F(LocalExecutorTest, AnEntryThatSaysNonsenseIsDeclinedWhereItTakesASequence) {
   CommandEntry entry = EncodeCommand({Sequence(5), LocalDispatch{kPlan, 1, false}}, Generation(7));
   entry.token_count = 1000;
-  EXPECT_EQ(executor_->Execute(entry).reason, "INVALID_PROGRAM");
+  EXPECT_EQ(Execute(entry).reason, "INVALID_PROGRAM");
   EXPECT_THAT(path_->calls(), ElementsAre("decline 5"));
   entry.generation = 8;
   entry.token_count = 1;
-  const LocalCompletion stale = executor_->Execute(entry);
+  const LocalCompletion stale = Execute(entry);
   EXPECT_EQ(stale.status.code(), absl::StatusCode::kFailedPrecondition) << stale.status;
   entry = EncodeCommand({Sequence(0), LocalEmpty{}}, Generation(7));
   entry.kind = 77;
   const size_t calls = path_->calls().size();
-  EXPECT_EQ(executor_->Execute(entry).status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Execute(entry).status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(path_->calls().size(), calls);
 }
 
@@ -188,6 +195,128 @@ TEST_F(LocalExecutorTest, TheCollectiveOperationUnderWayIsSeenFromOutside) {
   ExpectOk(LocalRunExperts{kPlan, 0, 1, false});
   ExpectOk(LocalBarrier{});
   EXPECT_THAT(seen, ElementsAre(5, 0, 6));
+}
+
+// Where operations queue: what is begun may still run.
+class QueuedExecutorTest : public LocalExecutorTest {
+ protected:
+  QueuedExecutorTest() { path_->set_queues(); }
+
+  void Begin(const LocalOperation& operation) {
+    const Sequence next = executor_->last_sequence().Next();
+    executor_->Begin(EncodeCommand({next, operation}, Generation(7)));
+  }
+  // The reason of the next that has ended; "OK", or "running" where there is none.
+  std::string NextReason() {
+    const absl::optional<LocalCompletion> ended = executor_->TakeEnded();
+    if (!ended) return "running";
+    return ended->status.ok() ? "OK" : ended->reason;
+  }
+  // Of the sequence.
+  void FailAt(uint64_t failed, FakeDataPath::Outcome outcome) {
+    path_->set_behaviour([=](const std::string&, Sequence sequence) {
+      return sequence == Sequence(failed) ? outcome : FakeDataPath::Outcome();
+    });
+  }
+};
+
+TEST_F(QueuedExecutorTest, ManyAreUnderWayAndEndInOrder) {
+  path_->set_running(0);
+  Begin(LocalDispatch{kPlan, 3, true});
+  Begin(LocalEmpty{});
+  Begin(LocalRunExperts{kPlan, 0, 3, false});
+  Begin(LocalCombine{kPlan, true});
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 5", "run_experts 0", "combine 6"));
+  EXPECT_EQ(NextReason(), "running");
+  EXPECT_EQ(executor_->in_collective(), 5u);
+  path_->set_running(1);
+  const absl::optional<LocalCompletion> dispatched = executor_->TakeEnded();
+  ASSERT_TRUE(dispatched.has_value());
+  EXPECT_EQ(dispatched->sequence, Sequence(5));
+  EXPECT_EQ(dispatched->duration, FakeDataPath::kQueuedDuration);
+  EXPECT_EQ(executor_->in_collective(), 6u);
+  EXPECT_EQ(NextReason(), "OK") << "the empty one";
+  EXPECT_EQ(NextReason(), "running");
+  Begin(LocalBarrier{});
+  path_->set_running(3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(NextReason(), "OK");
+  EXPECT_TRUE(executor_->idle());
+  EXPECT_EQ(executor_->in_collective(), 0u);
+  EXPECT_EQ(path_->settled(), 0) << "nobody was waited for";
+}
+
+TEST_F(QueuedExecutorTest, AFailureIsItsOperationsAndThoseBehindAreNotDone) {
+  FailAt(6, path_->LeaveEarly(AbortReason::kBadRoute, Operation::kDispatch, Sequence(6), 0));
+  Begin(LocalBarrier{});
+  Begin(LocalDispatch{kPlan, 3, false});
+  Begin(LocalClonePlan{LocalPlanId(10), kPlan});
+  Begin(LocalCombine{kPlan, false});
+  Begin(LocalEmpty{});
+  Begin(LocalBarrier{});
+  EXPECT_EQ(NextReason(), "OK");
+  EXPECT_EQ(NextReason(), "BAD_ROUTE");
+  EXPECT_EQ(NextReason(), "STALE_OBJECT");
+  const absl::optional<LocalCompletion> behind = executor_->TakeEnded();
+  ASSERT_TRUE(behind.has_value());
+  EXPECT_EQ(behind->reason, "DECLINED");
+  EXPECT_EQ(behind->sequence, Sequence(7));
+  EXPECT_THAT(std::string(behind->status.message()),
+              HasSubstr("not done: the dispatch ahead of it ended early: left early"));
+  EXPECT_EQ(NextReason(), "OK") << "the empty one";
+  EXPECT_EQ(NextReason(), "DECLINED");
+  EXPECT_FALSE(executor_->fatal().has_value());
+  EXPECT_EQ(executor_->plan_count(), 0u);
+  EXPECT_EQ(objects_.rows().state, RowsState::kUndefined);
+  Begin(LocalDispatch{kPlan, 3, false});
+  Begin(LocalCombine{kPlan, false});
+  EXPECT_EQ(NextReason(), "OK");
+  EXPECT_EQ(NextReason(), "OK");
+}
+
+TEST_F(QueuedExecutorTest, WhatAFailedDispatchReplacedComesBack) {
+  Begin(LocalDispatch{kPlan, 3, false});
+  EXPECT_EQ(NextReason(), "OK");
+  FailAt(6, path_->LeaveEarly(AbortReason::kDeclined, Operation::kBarrier, Sequence(6), 0));
+  Begin(LocalBarrier{});
+  Begin(LocalDispatch{kPlan, 2, false});
+  Begin(LocalCombine{kPlan, false});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(NextReason(), "DECLINED");
+  EXPECT_EQ(objects_.rows().state, RowsState::kDispatched) << "nothing has touched them";
+  EXPECT_EQ(objects_.rows().plan.sequence, Sequence(5));
+  Begin(LocalCombine{kPlan, false});
+  EXPECT_EQ(NextReason(), "OK") << "by the plan of sequence 5";
+}
+
+TEST_F(QueuedExecutorTest, WhatIsRefusedIsDeclinedBehindWhatRuns) {
+  path_->set_running(0);
+  Begin(LocalBarrier{});
+  Begin(LocalCombine{kPlan, false});
+  Begin(LocalBarrier{});
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 5", "decline 6", "barrier 7"));
+  path_->set_running(1);
+  EXPECT_EQ(NextReason(), "OK");
+  EXPECT_EQ(NextReason(), "running") << "the others have not been told yet";
+  path_->set_running(2);
+  EXPECT_EQ(NextReason(), "STALE_OBJECT");
+  EXPECT_EQ(NextReason(), "OK");
+}
+
+TEST_F(QueuedExecutorTest, OneThatLeavesRanksOutOfStepIsFatal) {
+  FailAt(5, path_->LeaveEarly(AbortReason::kDeadline, Operation::kBarrier, Sequence(5), 0));
+  Begin(LocalBarrier{});
+  Begin(LocalBarrier{});
+  EXPECT_EQ(NextReason(), "DEADLINE");
+  EXPECT_TRUE(executor_->fatal().has_value());
+  executor_->Clear();
+  EXPECT_TRUE(executor_->idle());
+}
+
+TEST_F(QueuedExecutorTest, ACommandWhoseInputsDoNotComeIsDeclinedAndNotFatal) {
+  const CommandEntry entry = EncodeCommand({Sequence(5), LocalBarrier{}}, Generation(7));
+  executor_->Refuse(entry, absl::DeadlineExceededError("late"));
+  EXPECT_THAT(path_->calls(), ElementsAre("decline 5"));
+  EXPECT_EQ(NextReason(), "DEADLINE");
+  EXPECT_FALSE(executor_->fatal().has_value());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "worker/memory/buffer_memory.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,8 +10,13 @@
 namespace perigee {
 namespace {
 
-size_t ShardBytes(const BufferShape& shape) {
-  return ShardLayout::Create(shape.geometry, shape.hidden).size_bytes;
+ShardLayout ShardOf(const BufferShape& shape) {
+  return ShardLayout::Create(shape.geometry, shape.hidden);
+}
+
+// A shard without rows has a part for them all the same: nobody allocates 0 bytes.
+size_t RowsBytes(const BufferShape& shape) {
+  return std::max(ShardOf(shape).rows_bytes(), kHostGranularityBytes);
 }
 
 WeightsLayout HomeLayout(const BufferShape& shape) {
@@ -27,7 +33,7 @@ size_t SlotBytes(const BufferShape& shape) {
 uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
   const uint64_t home_bytes =
       shape.has_weights() ? uint64_t{HomeLayout(shape).size_bytes} * shape.layers : 0;
-  return ShardBytes(shape) + home_bytes + SlotBytes(shape);
+  return ShardOf(shape).words_bytes() + RowsBytes(shape) + home_bytes + SlotBytes(shape);
 }
 
 absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,
@@ -68,9 +74,14 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
   const auto check_wanted = [&] { return limit.Pause(absl::ZeroDuration()); };
   RankParts& own = ranks_[rank_.value];
   absl::StatusOr<std::unique_ptr<Memory>> shard =
-      backend_.AllocateShared(ShardBytes(shape_), PeerAccess::kReadWrite);
+      backend_.AllocateShared(ShardOf(shape_).words_bytes(), PeerAccess::kReadWrite);
   if (!shard.ok()) return shard.status();
   own.shard = *std::move(shard);
+  if (absl::Status status = check_wanted(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Memory>> rows =
+      backend_.AllocateShared(RowsBytes(shape_), PeerAccess::kReadWrite);
+  if (!rows.ok()) return rows.status();
+  own.shard_rows = *std::move(rows);
   for (int32_t layer = 0; layer < shape_.layers; ++layer) {
     if (absl::Status status = check_wanted(); !status.ok()) return status;
     absl::StatusOr<std::unique_ptr<Memory>> home =
@@ -87,7 +98,8 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
 
 std::vector<PartDescription> BufferMemory::part_descriptions() const {
   std::vector<PartDescription> parts = {
-      {static_cast<uint32_t>(PartKind::kShard), -1, ShardBytes(shape_)}};
+      {static_cast<uint32_t>(PartKind::kShard), -1, ShardOf(shape_).words_bytes()},
+      {static_cast<uint32_t>(PartKind::kShardRows), -1, RowsBytes(shape_)}};
   for (int32_t layer = 0; layer < shape_.layers; ++layer) {
     parts.push_back({static_cast<uint32_t>(PartKind::kHomeBlock), layer, home_layout_.size_bytes});
   }
@@ -95,12 +107,22 @@ std::vector<PartDescription> BufferMemory::part_descriptions() const {
 }
 
 std::vector<OfferedPart> BufferMemory::parts() const {
+  const RankParts& own = of(rank_);
   std::vector<OfferedPart> parts;
   for (const PartDescription& description : part_descriptions()) {
-    const Memory& memory = description.kind == static_cast<uint32_t>(PartKind::kShard)
-                               ? *of(rank_).shard
-                               : *of(rank_).homes[description.layer];
-    parts.push_back({description, memory.descriptor()});
+    const Memory* memory = nullptr;
+    switch (static_cast<PartKind>(description.kind)) {
+      case PartKind::kShard:
+        memory = own.shard.get();
+        break;
+      case PartKind::kShardRows:
+        memory = own.shard_rows.get();
+        break;
+      case PartKind::kHomeBlock:
+        memory = own.homes[description.layer].get();
+        break;
+    }
+    parts.push_back({description, memory->descriptor()});
   }
   return parts;
 }
@@ -111,18 +133,19 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
   PERIGEE_CHECK(descriptors.size() == expected.size());
   RankParts& parts = ranks_[peer.value];
   for (size_t i = 0; i < expected.size(); ++i) {
-    const bool is_shard = i == 0;
+    const auto kind = static_cast<PartKind>(expected[i].kind);
+    const bool is_home = kind == PartKind::kHomeBlock;
     absl::StatusOr<std::unique_ptr<Memory>> memory =
         backend_.Import(descriptors[i].Release(), expected[i].size_bytes,
-                        is_shard ? PeerAccess::kReadWrite : PeerAccess::kReadOnly);
+                        is_home ? PeerAccess::kReadOnly : PeerAccess::kReadWrite);
     if (!memory.ok()) {
       return absl::Status(memory.status().code(), absl::StrCat("memory of rank ", peer.value, ": ",
                                                                memory.status().message()));
     }
-    if (is_shard) {
-      parts.shard = *std::move(memory);
-    } else {
+    if (is_home) {
       parts.homes.push_back(*std::move(memory));
+    } else {
+      (kind == PartKind::kShard ? parts.shard : parts.shard_rows) = *std::move(memory);
     }
   }
   return absl::OkStatus();
@@ -135,6 +158,15 @@ std::vector<std::byte*> BufferMemory::shards() const {
     shards.push_back(parts.shard->data());
   }
   return shards;
+}
+
+std::vector<std::byte*> BufferMemory::shard_rows() const {
+  std::vector<std::byte*> rows;
+  for (const RankParts& parts : ranks_) {
+    PERIGEE_CHECK(parts.shard_rows != nullptr);
+    rows.push_back(parts.shard_rows->data());
+  }
+  return rows;
 }
 
 std::vector<const std::byte*> BufferMemory::homes(int32_t layer) const {

@@ -37,8 +37,8 @@ class BufferMemory {
   BufferMemory(const BufferMemory&) = delete;
   BufferMemory& operator=(const BufferMemory&) = delete;
 
-  // What peers fetch: part 0 is the shard, part 1 + l the home block of layer l. Every rank's parts
-  // have the same descriptions.
+  // What peers fetch: parts 0 and 1 are the two of the shard (kernels/layout/shard_layout.h), part
+  // 2 + l the home block of layer l. Every rank's parts have the same descriptions.
   std::vector<OfferedPart> parts() const;
   std::vector<PartDescription> part_descriptions() const;
   // Maps a peer's parts. INVALID_ARGUMENT names the peer where a descriptor is not what it should
@@ -47,9 +47,11 @@ class BufferMemory {
 
   // [R], this rank's own included. Every peer has been imported.
   std::vector<std::byte*> shards() const;
+  std::vector<std::byte*> shard_rows() const;
   std::vector<const std::byte*> homes(int32_t layer) const;
 
-  const Memory& own_shard() const { return *of(rank_).shard; }
+  // What a local client may have of this rank's shard.
+  const Memory& own_shard_rows() const { return *of(rank_).shard_rows; }
   std::byte* own_home(int32_t layer) const { return of(rank_).homes[layer]->data(); }
   const WeightsLayout& home_layout() const { return home_layout_; }
   std::byte* slots() const { return slots_ ? slots_->data() : nullptr; }
@@ -58,7 +60,8 @@ class BufferMemory {
 
  private:
   struct RankParts {
-    std::unique_ptr<Memory> shard;
+    std::unique_ptr<Memory> shard;  // its words
+    std::unique_ptr<Memory> shard_rows;
     std::vector<std::unique_ptr<Memory>> homes;  // [layers]
   };
 

@@ -11,7 +11,7 @@ namespace {
 
 // Far above any model; with them no size overflows 64 bits.
 constexpr int32_t kMaxRowElements = 1 << 17;
-constexpr int32_t kMaxLayers = kMaxParts - 1;
+constexpr int32_t kMaxLayers = kMaxParts - 2;
 
 absl::Status CheckRow(absl::string_view field, int32_t value, int32_t least) {
   if (value >= least && value <= kMaxRowElements && value % 8 == 0) return absl::OkStatus();

@@ -59,6 +59,8 @@ class BufferObjects {
   void RowsConsumed(Sequence sequence);   // combine in place
   void RowsUndefined(Sequence sequence);  // dispatch, run_experts or combine ended early
   void RowsOverwritten(Sequence last);    // probe_copy, after this sequence
+  // What was noted since has not been done.
+  void RestoreRows(const ShardRows& rows) { rows_ = rows; }
   // Replaces an older plan of that name.
   void KeepPlan(const std::string& name, PlanPtr plan);
   void ForgetPlan(const std::string& name);  // its dispatch turned out to have failed

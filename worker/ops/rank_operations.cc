@@ -24,14 +24,15 @@ Failure RankOperations::Decline(Sequence sequence, bool writes_shard) {
 }
 
 RankOperations::Dispatched RankOperations::Dispatch(Sequence sequence, const DispatchInput& input,
-                                                    bool has_weights, PlanPtr saved) {
+                                                    bool has_weights, PlanPtr saved,
+                                                    const PlanArrays& plan_output) {
   const DispatchOutput in_place;
   absl::Status status;
   PlanPtr plan = std::move(saved);
   if (plan) {
     status = site_.data_path.DispatchWithPlan(sequence, plan, input, in_place);
   } else {
-    absl::StatusOr<PlanPtr> made = site_.data_path.Dispatch(sequence, input, in_place);
+    absl::StatusOr<PlanPtr> made = site_.data_path.Dispatch(sequence, input, {.plan = plan_output});
     status = made.status();
     if (made.ok()) plan = *std::move(made);
   }

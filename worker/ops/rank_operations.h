@@ -37,9 +37,9 @@ class RankOperations {
     PlanPtr plan;  // that the rows lie by; null on failure
   };
   // By `saved`, or null: makes a plan. has_weights: route weights travel, also where this rank has
-  // no tokens and so nothing to point at.
+  // no tokens and so nothing to point at. plan_output: where a plan that is made goes, too.
   Dispatched Dispatch(Sequence sequence, const DispatchInput& input, bool has_weights,
-                      PlanPtr saved);
+                      PlanPtr saved, const PlanArrays& plan_output = {});
   Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version);
   // In place.
   Failure RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version, bool weighted);

@@ -38,6 +38,7 @@ absl::Status SessionBuffer::Open() {
   options.buffer = config_.id;
   options.generation = config_.generation;
   options.shards = memory_->shards();
+  options.shard_rows = memory_->shard_rows();
   options.operation_timeout = config_.operation_timeout;
   options.warmup_timeout = config_.warmup_timeout;
   options.threads = config_.threads;
@@ -122,7 +123,7 @@ std::shared_ptr<BufferGuest> SessionBuffer::guest() const {
 }
 
 ShardPlace SessionBuffer::shard_place() const {
-  const Memory& shard = memory_->own_shard();
+  const Memory& shard = memory_->own_shard_rows();
   const auto offset = [&](const void* part) {
     return static_cast<size_t>(static_cast<const std::byte*>(part) - shard.data());
   };

@@ -46,7 +46,7 @@ struct SessionBufferConfig {
   bool high_priority_stream = false;
 };
 
-// This rank's shard as a local client maps it; offsets in bytes.
+// The rows of this rank's shard as a local client maps them; offsets in bytes.
 struct ShardPlace {
   int descriptor = -1;  // borrowed, while there is a guest
   size_t size_bytes = 0;

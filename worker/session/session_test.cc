@@ -77,7 +77,7 @@ TEST_F(SessionTest, FormsABufferOnAllRanks) {
     EXPECT_EQ(paths_[rank]->options().sms, 0);
     EXPECT_TRUE(paths_[rank]->options().programmatic_launch);
     // Two peers' shards and home blocks of two layers.
-    EXPECT_EQ(ledgers_[rank]->alive("peer"), 6);
+    EXPECT_EQ(ledgers_[rank]->alive("peer"), 8);
     EXPECT_EQ(ledgers_[rank]->alive("read_only"), 2);
   }
 }

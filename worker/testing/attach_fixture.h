@@ -128,7 +128,7 @@ class AttachTest : public ::testing::Test {
   void ExpectAllGivenBack() {
     if (const std::shared_ptr<BufferGuest> guest = buffer().guest()) guest->AwaitEnd();
     EXPECT_EQ(budget_.used_bytes(), 0u);
-    EXPECT_EQ(backend_.ledger()->alive("shared"), 1) << "the shard";
+    EXPECT_EQ(backend_.ledger()->alive("shared"), 2) << "the shard";
     EXPECT_TRUE(buffer().Enter().ok());
   }
   SessionBuffer& buffer() { return **session_->FindBuffer(kBuffer); }

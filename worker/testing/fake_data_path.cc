@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/rank/plan_output.h"
 
 namespace perigee {
 namespace {
@@ -110,6 +111,18 @@ absl::Status FakeDataPath::Synchronize() {
   return failed->status;
 }
 
+Polled FakeDataPath::Poll() {
+  Polled polled;
+  while (polled.ended < std::min(queued_.size(), may_end_) && queued_[polled.ended].status.ok()) {
+    ++polled.ended;
+  }
+  polled.failed = polled.ended < std::min(queued_.size(), may_end_);
+  if (may_end_ != SIZE_MAX) may_end_ -= polled.ended;
+  queued_.erase(queued_.begin(), queued_.begin() + static_cast<std::ptrdiff_t>(polled.ended));
+  durations_.assign(polled.ended, kQueuedDuration);
+  return polled;
+}
+
 absl::Status FakeDataPath::MarkTime() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -121,10 +134,12 @@ absl::Status FakeDataPath::MarkTime() {
 }
 
 absl::StatusOr<PlanPtr> FakeDataPath::Dispatch(Sequence sequence, const DispatchInput& input,
-                                               const DispatchOutput&) {
+                                               const DispatchOutput& output) {
   last_dispatch_ = input;
   if (absl::Status status = Run("dispatch", sequence); !status.ok()) return status;
-  return MakeFakePlan(ObjectTag{options_.buffer, options_.generation, sequence});
+  PlanPtr plan = MakeFakePlan(ObjectTag{options_.buffer, options_.generation, sequence});
+  if (output.plan.sequence != nullptr) WritePlan(*ReadPlan(plan), sequence, output.plan);
+  return plan;
 }
 
 absl::Status FakeDataPath::DispatchWithPlan(Sequence sequence, const PlanPtr&,
@@ -186,17 +201,15 @@ absl::optional<ErrorRecord> FakeDataPath::last_error() const {
 }
 
 BFloat16* FakeDataPath::rows() const {
-  if (options_.shards.empty()) return const_cast<BFloat16*>(rows_.data());
-  return ShardLayout::Create(options_.geometry, options_.hidden)
-      .View(options_.shards[options_.rank.value])
-      .rows;
+  if (options_.shard_rows.empty()) return const_cast<BFloat16*>(rows_.data());
+  return reinterpret_cast<BFloat16*>(options_.shard_rows[options_.rank.value]);
 }
 
 float* FakeDataPath::row_weights() const {
-  if (options_.shards.empty()) return const_cast<float*>(row_weights_.data());
-  return ShardLayout::Create(options_.geometry, options_.hidden)
-      .View(options_.shards[options_.rank.value])
-      .row_weights;
+  if (options_.shard_rows.empty()) return const_cast<float*>(row_weights_.data());
+  const ShardLayout layout = ShardLayout::Create(options_.geometry, options_.hidden);
+  return reinterpret_cast<float*>(options_.shard_rows[options_.rank.value] +
+                                  layout.row_weights_in_part());
 }
 
 absl::StatusOr<PlanTensors> FakeDataPath::ReadPlan(const PlanPtr&) const {

@@ -72,6 +72,9 @@ class FakeDataPath final : public DataPath {
   bool queues() const override { return queues_; }
   absl::Status Synchronize() override;
   size_t operations_ended() const override { return ended_; }
+  Polled Poll() override;
+  // From now on Poll sees no more than so many operations end.
+  void set_running(size_t operations) { may_end_ = operations; }
   void set_timing(Timing timing) override { timing_ = timing; }
   absl::Status MarkTime() override;
   std::vector<absl::Duration> durations() const override { return durations_; }
@@ -79,7 +82,7 @@ class FakeDataPath final : public DataPath {
   void RequestCancel(bool wanted) override;
   absl::optional<ErrorRecord> last_error() const override;
   absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const override;
-  // In this rank's shard, where the options have one.
+  // In this rank's shard, where the options have one, apart.
   BFloat16* rows() const override;
   float* row_weights() const override;
 
@@ -92,6 +95,7 @@ class FakeDataPath final : public DataPath {
   bool queues_ = false;
   Timing timing_ = Timing::kOperations;
   std::vector<Outcome> queued_;
+  size_t may_end_ = SIZE_MAX;
   std::vector<size_t> marks_;  // how many operations are queued before each
   int settled_ = 0;
   size_t ended_ = 0;

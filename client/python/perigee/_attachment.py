@@ -21,6 +21,14 @@ class Attachment:
         if getattr(self, "_handle", None):
             LIBRARY.perigee_detach(self._handle)
 
+    @property
+    def handle(self):
+        return self._handle
+
+    def address(self, field):
+        """Of a pointer of perigee_memory."""
+        return ctypes.cast(getattr(self.memory, field), ctypes.c_void_p).value
+
     def leave(self):
         """Ends the attachment, and waits for the worker to have let go."""
         call("perigee_leave", self._handle)

@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 1
+API_VERSION = 2
 NAME_BYTES = 256
 
 CODE_NAMES = (
@@ -50,8 +50,12 @@ class MemoryStruct(ctypes.Structure):
             ("shard_route_weights", POINTER(c_float)), ("plan_dst", POINTER(c_int32)),
             ("plan_cu_seqlens", POINTER(c_int32)), ("plan_zero_fill_ranges", POINTER(c_int32)),
             ("plan_experts_to_copy", POINTER(c_int32)), ("plan_load", POINTER(c_int32)),
-            ("plan_home_load", POINTER(c_int32))
+            ("plan_home_load", POINTER(c_int32)), ("kind", c_int32), ("device", c_int32),
+            ("device_uuid", c_char * 48)
         ]
+
+
+MEMORY_CUDA = 1  # PERIGEE_MEMORY_CUDA
 
 
 # What each function takes before its perigee_error*.
@@ -75,10 +79,15 @@ _SIGNATURES = {
     "perigee_barrier": [c_void_p, _NEW_COMMAND],
     "perigee_release_plan": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_clone_plan": [c_void_p, c_uint64, c_uint64, _NEW_COMMAND],
+    "perigee_follow_stream": [c_void_p, c_void_p],
+    "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
+    "perigee_copy": [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64],
+    "perigee_stream_done": [c_void_p, c_void_p, POINTER(c_int32)],
+    "perigee_allocate": [c_void_p, c_uint64, POINTER(c_void_p)],
     "perigee_wait": [c_void_p, c_uint64, c_int64, POINTER(c_int64)],
 }
 # These return nothing and cannot fail.
-_ENDINGS = ("perigee_disconnect", "perigee_detach")
+_ENDINGS = ("perigee_disconnect", "perigee_detach", "perigee_free")
 
 
 class PerigeeError(RuntimeError):

@@ -8,7 +8,7 @@ import warnings
 import numpy
 
 from perigee._attachment import Attachment
-from perigee._library import PerigeeError
+from perigee._library import MEMORY_CUDA, PerigeeError
 from perigee.bfloat16 import bits_of
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
@@ -27,8 +27,23 @@ class Buffer:
     before its operation has ended, with an Event; else it returns after it, and PerigeeError says what
     went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
 
+    Where the worker's memory is a GPU's, what is made is a DeviceBuffer, which says how its operations
+    are ordered with `stream`; on the host there is none, and it is not looked at.
+
     Not thread-safe.
     """
+
+    _EVENT = Event
+
+    def __new__(cls, cluster, name, rank, **options):
+        del options
+        attachment = Attachment(cluster, name, rank)
+        if attachment.memory.kind == MEMORY_CUDA:
+            from perigee.device_buffer import DeviceBuffer
+            cls = DeviceBuffer
+        buffer = super().__new__(cls)
+        buffer._attachment = attachment
+        return buffer
 
     def __init__(self, cluster, name, rank, *, explicitly_destroy=False, timeout=60.0):
         """cluster: may be closed afterwards. timeout: of a wait for an operation, in seconds; the
@@ -38,7 +53,7 @@ class Buffer:
         self._destroyed = True  # until there is something to destroy
         self._explicitly_destroy = explicitly_destroy
         self._timeout = timeout
-        self._attachment = Attachment(cluster, name, rank)
+        del cluster, rank  # __new__ has attached
         self._destroyed = False
         self._under_way = collections.deque()
         self._released = collections.deque()  # numbers of plans that nobody has any more
@@ -50,25 +65,32 @@ class Buffer:
         self.S, self.H, self.K = memory.tokens, memory.hidden, memory.topk
         self.E, self.B, self.NvS = memory.experts, memory.slots, memory.rows
         self.token_padding = memory.token_padding
-        array = self._attachment.array
-        self._input = array("input_tokens", (self.S, self.H))
-        self._routes = array("input_routes", (self.S, self.K))
-        self._route_weights = array("input_route_weights", (self.S, self.K))
-        self._output = array("output_tokens", (self.S, self.H), writable=False)
-        self._gathered = array("output_route_weights", (self.S, self.K), writable=False)
-        self._rows = array("shard_rows", (self.NvS, self.H))
-        self._row_weights = array("shard_route_weights", (self.NvS,))
+        array = self._array_of
+        self._input = array("input_tokens", (self.S, self.H), "bfloat16")
+        self._routes = array("input_routes", (self.S, self.K), "int32")
+        self._route_weights = array("input_route_weights", (self.S, self.K), "float32")
+        self._output = array("output_tokens", (self.S, self.H), "bfloat16", writable=False)
+        self._gathered = array("output_route_weights", (self.S, self.K), "float32", writable=False)
+        self._rows = array("shard_rows", (self.NvS, self.H), "bfloat16")
+        self._row_weights = array("shard_route_weights", (self.NvS,), "float32")
+        # What callers see of it.
+        self._rows_view, self._row_weights_view = map(self._shown, (self._rows, self._row_weights))
         groups = self.E + self.B
         shapes = {"dst": (self.S * self.K,), "cu_seqlens": (groups,),
                   "zero_fill_ranges": (groups, 2), "experts_to_copy": (self.R, self.B),
                   "load": (self.R,), "home_load": (self.R,)}
-        self._plan = {name: array(f"plan_{name}", shapes[name], writable=False) for name in FIELDS}
+        self._plan = {name: array(f"plan_{name}", shapes[name], "int32", writable=False)
+                      for name in FIELDS}
+
+    def _array_of(self, field, shape, dtype, writable=True):
+        del dtype  # the pointer's
+        return self._attachment.array(field, shape, writable)
 
     # ---- Operations ----
 
     def dispatch(self, hidden_sh, route_weights_sk=None, topk_experts_sk=None,
                  tokens_per_expert=None, *, plan=None, zero_copy=False,
-                 router_weights_zero_copy=False, async_finish=False):
+                 router_weights_zero_copy=False, async_finish=False, stream=None):
         """Collective. Sends every token to its experts: hidden_sh [n, H], n <= S, route_weights_sk
         [n, K] float32 or None, topk_experts_sk [n, K] int32 with -1 for masked routes.
         tokens_per_expert is taken and not used: the worker counts. With `plan` it follows that one and
@@ -78,61 +100,61 @@ class Buffer:
         plan, plan), and an Event where async_finish. With zero_copy, and router_weights_zero_copy for
         the weights, what is returned is the shard itself, which later operations overwrite."""
         del tokens_per_expert
-        self._check_alive()
+        self._begin(stream)
         hidden = self._rows_of(hidden_sh, "hidden_sh", None, self.S)
         count = hidden.shape[0]
         weights = self._optional(route_weights_sk, "route_weights_sk", (count, self.K))
         if plan is None:
-            routes = self._array(topk_experts_sk, "topk_experts_sk", numpy.int32, (count, self.K))
+            routes = self._array(topk_experts_sk, "topk_experts_sk", "int32", (count, self.K))
         else:
             number = plan.number_for(self)
         copies_weights = weights is not None and not router_weights_zero_copy
         writes = {"input", "rows"} | ({"plan"} if plan is None else set())
         self._await_users(writes)
-        self._input[:count] = hidden
+        self._put(self._input, hidden)
         if weights is not None:
-            self._route_weights[:count] = weights
-        made = plan
+            self._put(self._route_weights, weights)
+        made, arrays = plan, None
         if plan is None:
-            self._routes[:count] = routes
-            made = CommPlan(self, next(self._numbers))
+            self._put(self._routes, routes)
+            made, arrays = CommPlan(self, next(self._numbers), count), self._empty_plan()
+            made.read(arrays)
             number = made.number
 
-        rows = self._rows if zero_copy else numpy.empty_like(self._rows)
-        row_weights = self._row_weights if not copies_weights else numpy.empty_like(
-            self._row_weights)
-        cu_seqlens = numpy.empty_like(self._plan["cu_seqlens"]) if plan is None else None
+        rows = self._rows_view if zero_copy else self._empty_like(self._rows)
+        row_weights = (self._empty_like(self._row_weights) if copies_weights
+                       else self._row_weights_view)
 
         def finish():
             if not zero_copy:
-                rows[:] = self._rows
+                self._get(rows, self._rows)
             if copies_weights:
-                row_weights[:] = self._row_weights
-            if plan is None:
-                made.read(self._plan)
-                cu_seqlens[:] = self._plan["cu_seqlens"]
+                self._get(row_weights, self._row_weights)
+            if arrays is not None:
+                self._get_plan(arrays)
 
         uses = {"input"} | (writes if not zero_copy or copies_weights else writes - {"rows"})
         command = "perigee_dispatch" if plan is None else "perigee_dispatch_with_plan"
         event = self._submit(uses, finish, command, number, count, int(weights is not None))
         if plan is None:
             made.made_by(event)
-        results = (rows, None if weights is None else row_weights, cu_seqlens, made)
+        results = (rows, None if weights is None else row_weights,
+                   None if arrays is None else arrays["cu_seqlens"], made)
         return self._end(event, async_finish, results, results + (event,))
 
-    def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False):
+    def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False, stream=None):
         """Collective. Brings the weights of this rank's remote experts into its slots. Weights live in
         the workers (Cluster.load_weights). Returns None, or an Event where async_finish."""
-        self._check_alive()
+        self._begin(stream)
         event = self._submit(set(), None, "perigee_prefetch_weights", plan.number_for(self), layer,
                              weights_version)
         return self._end(event, async_finish, None, event)
 
     def run_experts(self, plan, *, layer=0, weights_version=1, apply_route_weights=False,
-                    async_finish=False):
+                    async_finish=False, stream=None):
         """Computes the experts on the rows in the shard, in place; with apply_route_weights each row
         is scaled by its weight. Returns None, or an Event where async_finish."""
-        self._check_alive()
+        self._begin(stream)
         number = plan.number_for(self)
         self._await_users({"rows"})
         event = self._submit(set(), None, "perigee_run_experts", number, layer, weights_version,
@@ -140,12 +162,12 @@ class Buffer:
         return self._end(event, async_finish, None, event)
 
     def combine(self, plan, hidden_nvsh, route_weights_nvs=None, *, zero_copy=False,
-                router_weights_zero_copy=False, async_finish=False):
+                router_weights_zero_copy=False, async_finish=False, stream=None):
         """Collective. Sums the rows of every token: hidden_nvsh [NvS, H], route_weights_nvs [NvS] or
         None. Returns (hidden_sh [S, H], route_weights_sk [S, K] or None, event), event None unless
         async_finish. With zero_copy, and router_weights_zero_copy, what is given must be the shard's
         own view, and is changed."""
-        self._check_alive()
+        self._begin(stream)
         number = plan.number_for(self)
         rows = self._rows_of(hidden_nvsh, "hidden_nvsh", self.NvS, self.NvS)
         weights = self._optional(route_weights_nvs, "route_weights_nvs", (self.NvS,))
@@ -156,25 +178,25 @@ class Buffer:
         # What still runs may read the shard or write it.
         self._await_users({"rows", "output"} | ({"anything"} if staged else set()))
         if not self._is_view(rows, self._rows):
-            self._rows[:] = rows
+            self._put(self._rows, rows)
         if weights is not None and not self._is_view(weights, self._row_weights):
-            self._row_weights[:] = weights
-        hidden_sh = numpy.empty_like(self._output)
-        weights_sk = None if weights is None else numpy.empty_like(self._gathered)
+            self._put(self._row_weights, weights)
+        hidden_sh = self._empty_like(self._output)
+        weights_sk = None if weights is None else self._empty_like(self._gathered)
 
         def finish():
-            hidden_sh[:] = self._output
+            self._get(hidden_sh, self._output)
             if weights_sk is not None:
-                weights_sk[:] = self._gathered
+                self._get(weights_sk, self._gathered)
 
         event = self._submit({"output"}, finish, "perigee_combine", number,
                              int(weights is not None))
         return self._end(event, async_finish, (hidden_sh, weights_sk, None),
                          (hidden_sh, weights_sk, event))
 
-    def barrier(self, *, async_finish=False):
+    def barrier(self, *, async_finish=False, stream=None):
         """Collective. Waits for every rank."""
-        self._check_alive()
+        self._begin(stream)
         event = self._submit(set(), None, "perigee_barrier")
         return self._end(event, async_finish, None, event)
 
@@ -182,9 +204,9 @@ class Buffer:
 
     def clone_plan(self, plan):
         """CommPlan.clone."""
-        self._check_alive()
-        copy = CommPlan(self, next(self._numbers))
-        copy.read(plan.arrays())
+        self._begin(None)
+        copy = CommPlan(self, next(self._numbers), plan.tokens)
+        copy.read(self._copy_plan(plan.arrays()))
         self._submit(set(), None, "perigee_clone_plan", copy.number, plan.number_for(self)).wait()
         return copy
 
@@ -198,13 +220,13 @@ class Buffer:
     def hidden_nvsh_buffer_view(self):
         """[NvS, H] bf16: the shard's rows themselves."""
         self._check_alive()
-        return self._rows
+        return self._rows_view
 
     @property
     def router_weight_buffer_view(self):
         """[NvS] float32: the shard's route weights themselves."""
         self._check_alive()
-        return self._row_weights
+        return self._row_weights_view
 
     @property
     def destroyed(self):
@@ -218,11 +240,14 @@ class Buffer:
             return
         self._destroyed = True
         try:
-            while self._under_way:
-                self._await_first()
+            self._before_leaving()
         finally:
             self._under_way.clear()
             self._attachment.leave()
+
+    def _before_leaving(self):
+        while self._under_way:
+            self._await_first()
 
     def __enter__(self):
         return self
@@ -240,6 +265,41 @@ class Buffer:
         with contextlib.suppress(PerigeeError):
             self._attachment.leave()
 
+    # ---- Within: what DeviceBuffer does in another way ----
+
+    def _begin(self, stream):
+        del stream
+        self._check_alive()
+
+    def _before_command(self):
+        """Of every command."""
+
+    def _new_event(self, command, **options):
+        return self._EVENT(self._attachment, command, self._timeout, **options)
+
+    def _shown(self, view):
+        return view
+
+    def _put(self, view, array):
+        """Into the first rows of memory shared with the worker."""
+        view[:array.shape[0]] = array
+
+    def _get(self, result, view):
+        result[:] = view
+
+    def _empty_like(self, view):
+        return numpy.empty(view.shape, view.dtype)
+
+    def _empty_plan(self):
+        return {name: self._empty_like(array) for name, array in self._plan.items()}
+
+    def _get_plan(self, arrays):
+        for name, array in arrays.items():
+            array[:] = self._plan[name]
+
+    def _copy_plan(self, arrays):
+        return {name: array.copy() for name, array in arrays.items()}
+
     # ---- Within ----
 
     def _check_alive(self):
@@ -255,8 +315,8 @@ class Buffer:
     def _hand_over(self, name, *arguments, **options):
         while len(self._under_way) >= _MOST_UNDER_WAY:
             self._await_first()
-        command = self._attachment.submit(name, *arguments)
-        event = Event(self._attachment, command, self._timeout, **options)
+        self._before_command()
+        event = self._new_event(self._attachment.submit(name, *arguments), **options)
         self._under_way.append(event)
         return event
 
@@ -285,23 +345,25 @@ class Buffer:
 
     def _rows_of(self, array, what, least, most):
         rows = bits_of(array, what)
-        if rows.ndim != 2 or rows.shape[1] != self.H or not (least or 0) <= rows.shape[0] <= most:
-            raise ValueError(f"{what} is {list(rows.shape)}, expected "
-                             f"[{most if least == most else f'0 to {most}'}, {self.H}]")
+        self._check_rows_shape(rows.shape, what, least, most)
         return rows
 
-    @staticmethod
-    def _array(array, what, dtype, shape):
+    def _check_rows_shape(self, shape, what, least, most):
+        if len(shape) != 2 or shape[1] != self.H or not (least or 0) <= shape[0] <= most:
+            raise ValueError(f"{what} is {list(shape)}, expected "
+                             f"[{most if least == most else f'0 to {most}'}, {self.H}]")
+
+    def _array(self, array, what, dtype, shape):
         if array is None:
             raise ValueError(f"{what} is missing")
         array = numpy.asarray(array)
         if array.dtype != dtype or array.shape != shape:
             raise ValueError(f"{what} is {array.dtype} {list(array.shape)}, expected "
-                             f"{numpy.dtype(dtype)} {list(shape)}")
+                             f"{dtype} {list(shape)}")
         return array
 
     def _optional(self, array, what, shape):
-        return None if array is None else self._array(array, what, numpy.float32, shape)
+        return None if array is None else self._array(array, what, "float32", shape)
 
     @staticmethod
     def _is_view(array, view):

@@ -8,7 +8,7 @@ class CommPlan:
     until it is released, which the end of the last reference does as well.
 
     N, R, E, B, NvS, K: the buffer's. The arrays are int32, this process's own, and those of
-    docs/planning.md; a look at one waits for the dispatch.
+    docs/planning.md; a look at one waits for the dispatch. tokens: n of the dispatch that made it.
       dst [S*K]                    destination of each route of this rank
       cu_seqlens [E+B]             padded end of each of its groups
       zero_fill_ranges [E+B, 2]    padding of each
@@ -16,9 +16,10 @@ class CommPlan:
       load, home_load [R]          rows that each rank computes, with balancing and without
     """
 
-    def __init__(self, buffer, number):
+    def __init__(self, buffer, number, tokens):
         self._buffer = buffer
         self.number = number
+        self.tokens = tokens
         self._event = None
         self._arrays = None
         self.N, self.R, self.E = buffer.S * buffer.K, buffer.R, buffer.E
@@ -49,8 +50,8 @@ class CommPlan:
         self._event = event
 
     def read(self, arrays):
-        """Copies of the arrays, by name."""
-        self._arrays = {name: arrays[name].copy() for name in FIELDS}
+        """Takes the arrays, by name."""
+        self._arrays = arrays
 
     def __getattr__(self, name):
         if name not in FIELDS:

@@ -48,7 +48,8 @@ FOLDERS = {
     "worker/embedded": _WORKER_OUTSIDE + ["worker", "client/lib/rank_client.h",
                                           "client/lib/attach_request.h"],
     "client": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
-    "client/lib": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
+    # Local clients share a GPU's memory with their worker.
+    "client/lib": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "kernels/device"],
     "client/cli": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "client/lib"],
     "client/examples": ["proto", "kernels", "client/lib", "worker/worker.h", "worker/embedded"],
     "tests": ["client", "kernels", "proto", "server", "tests", "worker"],

@@ -1,0 +1,19 @@
+// What stands behind a perigee_attachment.
+#ifndef PERIGEE_CLIENT_LIB_C_ATTACHMENT_H_
+#define PERIGEE_CLIENT_LIB_C_ATTACHMENT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/optional.h"
+#include "client/lib/local_client.h"
+#include "client/lib/perigee.h"
+
+struct perigee_attachment {
+  std::unique_ptr<perigee::LocalClient> client;
+  int32_t intermediate = 0;
+  int32_t layers = 0;
+  absl::optional<CUstream_st*> followed;  // by the next command
+};
+
+#endif  // PERIGEE_CLIENT_LIB_C_ATTACHMENT_H_

@@ -1,0 +1,52 @@
+#include "client/lib/stream_link.h"
+
+#include <poll.h>
+
+#include <utility>
+
+#include "proto/local/stream_words.h"
+
+namespace perigee {
+namespace {
+
+constexpr absl::Duration kLook = absl::Hours(1);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StreamLink>> StreamLink::Create(int device,
+                                                               absl::Span<std::byte> memory,
+                                                               CommandPage& page, int connection) {
+  auto words = RegisteredMemory::Register(device, memory.data(), memory.size());
+  if (!words.ok()) return words.status();
+  return std::unique_ptr<StreamLink>(new StreamLink(*std::move(words), page, connection));
+}
+
+StreamLink::StreamLink(std::unique_ptr<RegisteredMemory> words, CommandPage& page, int connection)
+    : words_(std::move(words)), page_(page), watcher_([this, connection] { Watch(connection); }) {}
+
+StreamLink::~StreamLink() { LetGo(); }
+
+// It brings nothing but its end.
+void StreamLink::Watch(int connection) const {
+  absl::Status status;
+  do {
+    status = WaitLimit(kLook, &stop_).Wait(connection, POLLIN);
+  } while (absl::IsDeadlineExceeded(status));
+  if (!absl::IsCancelled(status)) SetDone(page_, kDoneForGood);
+}
+
+void StreamLink::LetGo() {
+  stop_.Raise();
+  if (watcher_.joinable()) watcher_.join();
+  SetDone(page_, kDoneForGood);
+}
+
+absl::Status StreamLink::SignalInputs(CUstream_st* stream, uint64_t command) const {
+  return words_->WriteOnStream(stream, &ReadyWord(page_, command), ReadyValue(command));
+}
+
+absl::Status StreamLink::AwaitCommand(CUstream_st* stream, uint64_t command) const {
+  return words_->WaitOnStream(stream, &page_.done.count, command + 1);
+}
+
+}  // namespace perigee

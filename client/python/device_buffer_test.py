@@ -1,0 +1,201 @@
+#!/usr/bin/python3
+"""In which order perigee.DeviceBuffer has things done, without a GPU: the library is a fake one, whose
+device memory is this process's and whose streams do at once what they are given."""
+
+import ctypes
+import unittest
+from unittest import mock
+
+import numpy
+
+import perigee
+from perigee import buffer as buffer_module
+from perigee import device_buffer
+from perigee._library import MEMORY_CUDA, MemoryStruct, PerigeeError
+
+S, H, K, E, B, R, NVS = 4, 8, 2, 4, 1, 1, 12
+PLAN = {"dst": S * K, "cu_seqlens": E + B, "zero_fill_ranges": 2 * (E + B),
+        "experts_to_copy": R * B, "load": R, "home_load": R}
+
+
+class Array:
+    """On the fake device."""
+
+    def __init__(self, values):
+        self.values = numpy.ascontiguousarray(values)
+        typestr = {"uint16": "<u2", "float32": "<f4", "int32": "<i4"}[str(self.values.dtype)]
+        self.__cuda_array_interface__ = {"shape": self.values.shape, "typestr": typestr,
+                                         "data": (self.values.ctypes.data, False), "version": 3}
+
+
+class FakeAttachment:
+    """One rank whose commands end when the test says so; `log` has what was asked for, in order."""
+
+    def __init__(self, cluster, name, rank):
+        del cluster, name, rank
+        self.handle, self.log, self.ended, self.failures = "handle", [], 0, {}
+        self.commands = 0
+        self.left = False
+        self.arrays = {
+            "input_tokens": numpy.zeros((S, H), numpy.uint16),
+            "input_routes": numpy.zeros((S, K), numpy.int32),
+            "input_route_weights": numpy.zeros((S, K), numpy.float32),
+            "output_tokens": numpy.full((S, H), 5, numpy.uint16),
+            "output_route_weights": numpy.full((S, K), 6, numpy.float32),
+            "shard_rows": numpy.full((NVS, H), 7, numpy.uint16),
+            "shard_route_weights": numpy.full((NVS,), 8, numpy.float32)}
+        region = numpy.arange(sum(PLAN.values()), dtype=numpy.int32)
+        for field, count in PLAN.items():
+            self.arrays[f"plan_{field}"], region = region[:count], region[count:]
+        self.memory = MemoryStruct(kind=MEMORY_CUDA, device=0, device_uuid=b"GPU-x", tokens=S,
+                                   hidden=H, topk=K, experts=E, slots=B, ranks=R, rows=NVS)
+
+    def address(self, field):
+        return self.arrays[field].ctypes.data
+
+    def name_of(self, address):
+        for name, array in self.arrays.items():
+            if array.ctypes.data <= address < array.ctypes.data + max(1, array.nbytes):
+                return name
+        return "caller's"
+
+    def submit(self, name, *arguments):
+        del arguments
+        self.log.append(name.removeprefix("perigee_"))
+        self.commands += 1
+        return self.commands - 1
+
+    def wait(self, command, timeout):
+        if command >= self.ended:
+            if timeout > 0:
+                self.ended = command + 1
+            else:
+                raise PerigeeError("DEADLINE_EXCEEDED", "", "UNDER_WAY")
+        if command in self.failures:
+            raise self.failures[command]
+        return 1e-6
+
+    def leave(self):
+        self.left = True
+
+
+class DeviceBufferTest(unittest.TestCase):
+
+    def setUp(self):
+        self.allocated = []
+        for target, name, fake in ((buffer_module, "Attachment", FakeAttachment),
+                                   (device_buffer, "call", self.call),
+                                   (device_buffer, "loaded_torch", lambda: None)):
+            patch = mock.patch.object(target, name, fake)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.buffer = perigee.Buffer(None, "b", 0)
+        self.attachment = self.buffer._attachment
+        self.assertIsInstance(self.buffer, perigee.DeviceBuffer)
+        self.addCleanup(self.buffer.destroy)
+
+    def call(self, name, handle, *arguments):
+        self.assertEqual(handle, "handle")
+        log = self.attachment.log
+        if name == "perigee_copy":
+            stream, to, source, nbytes = arguments
+            log.append(f"{self.attachment.name_of(source)} to {self.attachment.name_of(to)} on "
+                       f"{stream}")
+            ctypes.memmove(to, source, nbytes)
+        elif name == "perigee_follow_stream":
+            log.append(f"follow {arguments[0]}")
+        elif name == "perigee_hold_stream":
+            log.append(f"{arguments[0]} waits for {arguments[1]}")
+        elif name == "perigee_stream_done":
+            arguments[1]._obj.value = 1
+        elif name == "perigee_allocate":
+            self.allocated.append(ctypes.create_string_buffer(arguments[0]))
+            arguments[1]._obj.value = ctypes.addressof(self.allocated[-1])
+        else:
+            self.fail(name)
+
+    def take_log(self):
+        log, self.attachment.log = self.attachment.log, []
+        return log
+
+    def inputs(self, count=3):
+        return (Array(numpy.full((count, H), 3, numpy.uint16)),
+                Array(numpy.full((count, K), 0.5, numpy.float32)),
+                Array(numpy.ones((count, K), numpy.int32)))
+
+    @staticmethod
+    def values(array):
+        kind = {"bfloat16": ctypes.c_uint16, "float32": ctypes.c_float, "int32": ctypes.c_int32}
+        count = numpy.prod(array.shape, dtype=int)
+        return list((kind[array.dtype] * count).from_address(array.address))
+
+    def test_a_call_is_a_link_of_its_stream(self):
+        rows, weights, cu_seqlens, plan = self.buffer.dispatch(*self.inputs(), stream=9)
+        self.assertEqual(self.take_log(), [
+            "caller's to input_tokens on 9", "caller's to input_route_weights on 9",
+            "caller's to input_routes on 9", "follow 9", "dispatch", "9 waits for 0",
+            "shard_rows to caller's on 9", "shard_route_weights to caller's on 9",
+            "plan_dst to caller's on 9"])
+        self.assertEqual(self.attachment.arrays["input_tokens"][:, 0].tolist(), [3, 3, 3, 0])
+        self.assertEqual((rows.shape, rows.dtype, set(self.values(rows))), ((NVS, H), "bfloat16", {7}))
+        self.assertEqual(set(self.values(weights)), {8.0})
+        self.assertEqual(self.values(cu_seqlens), list(range(S * K, S * K + E + B)))
+        self.assertEqual(self.values(plan.home_load),
+                         self.attachment.arrays["plan_home_load"].tolist())
+        tokens, gathered, event = self.buffer.combine(plan, rows, weights, stream=9)
+        self.assertIsNone(event)
+        self.assertEqual(self.take_log(), [
+            "caller's to shard_rows on 9", "caller's to shard_route_weights on 9", "follow 9",
+            "combine", "9 waits for 1", "output_tokens to caller's on 9",
+            "output_route_weights to caller's on 9"])
+        self.assertEqual((set(self.values(tokens)), set(self.values(gathered))), ({5}, {6.0}))
+
+    def test_an_event_puts_what_follows_behind_it_and_once(self):
+        *_, plan, event = self.buffer.dispatch(*self.inputs(), zero_copy=True,
+                                               router_weights_zero_copy=True, async_finish=True,
+                                               stream=1)
+        done = self.buffer.combine(plan, self.buffer.hidden_nvsh_buffer_view, zero_copy=True,
+                                   async_finish=True, stream=1)[-1]
+        self.assertEqual(self.take_log()[3:], ["follow 1", "dispatch", "follow 1", "combine"])
+        done.wait(stream=2)
+        done.wait(stream=2)
+        self.assertEqual(self.take_log(), ["2 waits for 1", "output_tokens to caller's on 2"])
+        # The next dispatch overwrites what the first has left and nobody has fetched: its plan.
+        self.buffer.dispatch(*self.inputs(), async_finish=True, stream=3)
+        self.assertEqual(self.take_log()[:3], ["3 waits for 0", "plan_dst to caller's on 3",
+                                               "caller's to input_tokens on 3"])
+        event.wait(stream=4)
+        self.assertEqual(self.take_log(), [])
+
+    def test_a_failure_is_told_by_the_event_or_the_next_call(self):
+        failure = PerigeeError("INVALID_ARGUMENT", "bad", "BAD_ROUTE")
+        self.attachment.failures = {0: failure, 1: failure}
+        event = self.buffer.barrier(async_finish=True)
+        self.assertFalse(event.done())
+        event.wait()
+        for _ in range(2):
+            with self.assertRaises(PerigeeError):
+                event.synchronize()
+        self.buffer.barrier()  # the event has told it
+        self.attachment.ended = 2
+        with self.assertRaises(PerigeeError):
+            self.buffer.barrier()
+        self.buffer.barrier()
+        self.buffer.synchronize()
+
+    def test_what_is_not_on_the_device_is_refused_before_anything_is_done(self):
+        hidden, weights, routes = self.inputs()
+        for kind, text, arguments in (
+            (TypeError, "hidden_sh is on a device of DLPack.s type 1", (hidden.values, weights, routes)),
+            (TypeError, "hidden_sh is of float32", (Array(hidden.values.astype("float32")),)),
+            (ValueError, r"hidden_sh is \[5, 8\], expected \[0 to 4, 8\]", self.inputs(5)),
+            (ValueError, "topk_experts_sk is missing", (hidden,)),
+            (ValueError, "topk_experts_sk is float32", (hidden, weights, weights)),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                self.buffer.dispatch(*arguments)
+        self.assertEqual(self.take_log(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

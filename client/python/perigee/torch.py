@@ -1,0 +1,101 @@
+"""Dispatch and combine as torch operations with gradients, for buffers on the host (CPU tensors) and on
+a GPU. Imports torch; `import perigee` alone does not.
+
+Combine's gradient is dispatched by the plan, and dispatch's is combined by it: so backward passes run
+these operations on all ranks, in the same order."""
+
+import numpy
+import torch
+
+from perigee.device_buffer import DeviceBuffer
+
+
+def _to_buffer(buffer, tensor):
+    """A tensor as the buffer takes it."""
+    if tensor is None:
+        return None
+    tensor = tensor.detach().contiguous()
+    if isinstance(buffer, DeviceBuffer):
+        return tensor
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(numpy.uint16)
+    return tensor.numpy()
+
+
+def _to_torch(array):
+    if array is None or isinstance(array, torch.Tensor):
+        return array
+    if array.dtype == numpy.uint16:
+        return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _dispatch(buffer, hidden, weights, topk_experts, plan):
+    rows, row_weights, _, plan = buffer.dispatch(
+        _to_buffer(buffer, hidden), _to_buffer(buffer, weights), _to_buffer(buffer, topk_experts),
+        plan=plan)
+    return _to_torch(rows), _to_torch(row_weights), plan
+
+
+def _combine(buffer, plan, rows, weights):
+    hidden, gathered, _ = buffer.combine(plan, _to_buffer(buffer, rows),
+                                         _to_buffer(buffer, weights))
+    return _to_torch(hidden), _to_torch(gathered)
+
+
+class _Dispatch(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, hidden, weights, buffer, topk_experts, made):
+        rows, row_weights, plan = _dispatch(buffer, hidden, weights, topk_experts, None)
+        made.append(plan)
+        ctx.buffer, ctx.plan, ctx.weighted = buffer, plan, weights is not None
+        if row_weights is None:
+            return rows
+        return rows, row_weights
+
+    @staticmethod
+    def backward(ctx, grad_rows, grad_weights=None):
+        hidden, weights = _combine(ctx.buffer, ctx.plan, grad_rows,
+                                   grad_weights if ctx.weighted else None)
+        count = ctx.plan.tokens
+        return hidden[:count], None if weights is None else weights[:count], None, None, None
+
+
+class _Combine(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, rows, weights, buffer, plan):
+        hidden, gathered = _combine(buffer, plan, rows, weights)
+        ctx.buffer, ctx.plan, ctx.weighted = buffer, plan, weights is not None
+        if gathered is None:
+            return hidden
+        return hidden, gathered
+
+    @staticmethod
+    def backward(ctx, grad_hidden, grad_weights=None):
+        count = ctx.plan.tokens
+        # Weights come along in any case: where the dispatch had some, its gradient gathers them from
+        # what lies in the shard.
+        if grad_weights is None:
+            grad_weights = torch.zeros(count, ctx.buffer.K, device=grad_hidden.device)
+        rows, row_weights, _ = _dispatch(ctx.buffer, grad_hidden[:count], grad_weights[:count],
+                                         None, ctx.plan)
+        return rows, row_weights if ctx.weighted else None, None, None
+
+
+def dispatch(buffer, hidden, topk_experts, route_weights=None):
+    """Buffer.dispatch with gradients: rows [NvS, H], route weights [NvS] or None, and the plan, whose
+    cu_seqlens say where each expert's rows end. hidden [n, H] bf16, topk_experts [n, K] int32,
+    route_weights [n, K] float32."""
+    made = []
+    results = _Dispatch.apply(hidden, route_weights, buffer, topk_experts, made)
+    rows, row_weights = results if route_weights is not None else (results, None)
+    return rows, row_weights, made[0]
+
+
+def combine(buffer, plan, rows, route_weights=None):
+    """Buffer.combine with gradients: tokens [S, H], and route weights [S, K] or None. The plan stays
+    alive until backward has used it."""
+    results = _Combine.apply(rows, route_weights, buffer, plan)
+    return results if route_weights is not None else (results, None)

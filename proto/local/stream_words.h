@@ -1,0 +1,34 @@
+// The words of a command page that streams of the client's device write and wait for, which cannot
+// make a system call.
+#ifndef PERIGEE_PROTO_LOCAL_STREAM_WORDS_H_
+#define PERIGEE_PROTO_LOCAL_STREAM_WORDS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/local/command_page.h"
+
+namespace perigee {
+
+// In CommandPage::done, when the attachment is over.
+inline constexpr uint64_t kDoneForGood = UINT64_MAX;
+
+// Lets streams go that wait for no more than the first `count` commands.
+inline void SetDone(CommandPage& page, uint64_t count) {
+  std::atomic_ref<uint64_t>(page.done.count).store(count, std::memory_order_release);
+}
+
+// The word that says that the inputs of a command are there, and what it says then.
+inline uint64_t& ReadyWord(CommandPage& page, uint64_t position) {
+  return page.ready[position % kCommandSlots];
+}
+inline uint64_t ReadyValue(uint64_t position) { return position + 1; }
+
+inline bool InputsReady(CommandPage& page, uint64_t position) {
+  return std::atomic_ref<uint64_t>(ReadyWord(page, position)).load(std::memory_order_acquire) ==
+         ReadyValue(position);
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_PROTO_LOCAL_STREAM_WORDS_H_
