@@ -37,7 +37,7 @@ check() {
   local start=$SECONDS status=0
   timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1 || status=$?
   # Where CUDA does not start, a binary that skips everything has shown nothing.
-  if grep -qE '^\[  SKIPPED \] .*(RunsWhereThereIsADevice|CudaRunTest)' "$log"; then status=77; fi
+  if grep -qE '^\[  SKIPPED \] .*(RunsWhereThereIsADevice|CudaRunTest|LocalClientTest)' "$log"; then status=77; fi
   local result=pass
   if ((status != 0)); then
     result="FAIL ($status)"

@@ -7,8 +7,9 @@ usage() {
   cat <<'TEXT'
 usage: tests/device/pack.sh [--traces DIR]
 
-Builds the device tests, the contract suite and the three programs with gRPC, the CUDA runtime and
-libstdc++ linked in, strips and packs them into .device/device.tar.xz. Copy the checkout with that
+Builds the device tests, the contract suite, the three programs and some benches with gRPC, the CUDA
+runtime and libstdc++ linked in, and the Python client with the libraries that its shared object needs
+beside it; strips and packs them into .device/device.tar.xz. Copy the checkout with that
 folder to the GPU machine and run tests/device/run.sh there, or run_many.sh where it has several GPUs.
 BAZEL names the command to build with (default: bazel).
 
@@ -48,7 +49,8 @@ flags=(--config=portable --strip=always)
 programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-worker)
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
-tests+=(//tests/integration:cuda_run_test //tests/device:{launch,link,nccl}_bench)
+tests+=(//tests/integration:{cuda_run_test,local_client_test,local_client_process} //tests/device:{launch,link,nccl}_bench)
+tests+=(//tests/bench:{command_ring,local_client,attached_step}_bench)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"
 
 bin=$("${bazel[@]}" info "${flags[@]}" bazel-bin)
@@ -64,6 +66,15 @@ for label in "${programs[@]}"; do
   mkdir -p ".device/programs/${path%%:*}"
   strip -o ".device/programs/${path/:/\/}" "$bin/${path/:/\/}"
 done
+# A shared object cannot have Debian's archives in it: the libraries that it needs come along, but for
+# those that every machine has.
+"${bazel[@]}" build --strip=always //client/lib:libperigee.so
+lib=$("${bazel[@]}" info bazel-bin)/client/lib/libperigee.so
+mkdir -p .device/programs/client/{lib,python/perigee}
+strip -o .device/programs/client/lib/libperigee.so "$lib"
+ldd "$lib" | awk '$3 ~ /^\// && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so/ { print $3 }' |
+  xargs cp --no-preserve=mode -t .device/programs/client/lib
+cp --no-preserve=mode client/python/perigee/*.py .device/programs/client/python/perigee
 packed=(tests programs)
 if ((${#traces[@]} > 0)); then
   packed+=(traces)

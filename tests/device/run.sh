@@ -13,6 +13,8 @@ Needs CUDA and nothing else. Sections, all of them by default:
   layer      a coordinator and 8 worker processes that share the GPU under MPS run a trained layer
   bench      planning, dispatch and combine of 8 workers that share the GPU under MPS, with random
              routes and, where pack.sh was given --traces, recorded ones; then each layer of those
+  attach     local clients of workers that share the GPU: PyTorch against its own index operations,
+             with MPS and without; times of the command ring and of a step through it
   loss       ranks that are killed, stopped or never arrive, a process each, without MPS
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one):
 plain files only, one for each check, summary.txt with the table, and bench.jsonl, to which bench adds
@@ -29,12 +31,12 @@ while (($# > 0)); do
       logs=${2:?--logs needs a directory}
       shift
       ;;
-    device | contract | sanitizer | layer | bench | loss) sections+=("$1") ;;
+    device | contract | sanitizer | layer | bench | attach | loss) sections+=("$1") ;;
     *) printf 'run.sh: unknown argument: %s\n' "$1" >&2 && usage >&2 && exit 2 ;;
   esac
   shift
 done
-((${#sections[@]} > 0)) || sections=(device contract sanitizer layer bench loss)
+((${#sections[@]} > 0)) || sections=(device contract sanitizer layer bench attach loss)
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tests/device/checks.sh
@@ -59,14 +61,14 @@ trap stop_mps EXIT
 
 run_device() {
   local test
-  for test in device_info device_place cuda_status driver_api handle_kinds stream libraries device_memory; do
+  for test in device_info device_place cuda_status driver_api handle_kinds stream caller_stream libraries device_memory; do
     check "$test" 60 ".device/tests/${test}_test"
   done
 }
 
 run_contract() {
   local test
-  for test in queued dispatch combine experts disagreement lost_rank refusals layer; do
+  for test in queued polled dispatch combine experts gradients disagreement lost_rank refusals layer; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }
@@ -76,7 +78,7 @@ run_sanitizer() {
   # The probe for fabric handles is a call that fails on purpose.
   local sanitizer=(compute-sanitizer --report-api-errors no --error-exitcode 9)
   export PERIGEE_RANDOM_GROUPS=40
-  for test in dispatch combine experts; do
+  for test in dispatch combine experts gradients; do
     check "memcheck $test" 120 "${sanitizer[@]}" --tool memcheck \
       ".device/tests/${test}_test" '--gtest_filter=*cuda_one_mapping*'
   done
@@ -151,6 +153,37 @@ run_bench() {
   stop_mps
 }
 
+# with_cluster NAME RANKS COMMAND ARGUMENT...: a check of the command on a cluster of as many workers,
+# whose address takes the place of ADDRESS.
+with_cluster() {
+  local name=$1 ranks=$2 address up
+  shift 2
+  local said=$logs/${name//[^a-zA-Z0-9]/_}_up.log
+  "$perigee" up --ranks "$ranks" --backend cuda --shared-gpu >"$said" 2>&1 &
+  up=$!
+  until grep -q '^ready:' "$said" || ! kill -0 "$up" 2>/dev/null; do sleep 0.2; done
+  address=$(awk '$1 == "coordinator" { print $2 }' "$said")
+  check "$name" 120 "${@/#ADDRESS/$address}"
+  cat "$log"
+  kill "$up" 2>/dev/null || true
+  wait "$up" || true
+}
+
+run_attach() {
+  local sequence=(python3 tests/device/torch_sequence.py)
+  start_mps
+  check "torch sequence, 4 ranks, MPS" 300 "${sequence[@]}" --ranks 4
+  with_cluster "local clients, 8 workers, MPS" 8 .device/tests/local_client_bench ADDRESS 8 2000 --backend=cuda
+  with_cluster "attached step, MPS" 1 .device/tests/attached_step_bench ADDRESS
+  stop_mps
+  check "local clients" 300 env -C .device/programs \
+    PERIGEE_CLIENT_PROCESS="$PWD/.device/tests/local_client_process" \
+    "$PWD/.device/tests/local_client_test" "$cuda_only"
+  check "torch sequence, 2 ranks, no MPS" 300 "${sequence[@]}" --ranks 2 --rounds 2
+  check "command ring" 120 .device/tests/command_ring_bench
+  cat "$log"
+}
+
 run_loss() {
   local test
   for test in process_rows rank_loss stopped_rank; do
@@ -167,6 +200,7 @@ for section in "${sections[@]}"; do
     sanitizer) run_sanitizer ;;
     layer) run_layer ;;
     bench) run_bench ;;
+    attach) run_attach ;;
     loss) run_loss ;;
   esac
 done

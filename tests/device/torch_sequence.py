@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""perigee.Buffer on a GPU against torch's index operations: the forward sequence of the guide, streams,
+gradients, failures. A process a rank. Needs torch with CUDA; the programs and the package are found as
+tests/device/pack.sh lays them out, or by PERIGEE_PROGRAMS and PYTHONPATH.
+
+  tests/device/torch_sequence.py [--ranks R] [--rounds N] [--devices D] [--seed S]
+
+With --devices 1 the workers share a GPU. Prints PASS and exits with 0 where all holds."""
+
+import argparse
+import multiprocessing
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = pathlib.Path(os.environ.get("PERIGEE_PROGRAMS", ROOT / ".device/programs"))
+sys.path.insert(0, str(PROGRAMS / "client/python"))
+os.environ.setdefault("PERIGEE_LIBRARY", str(PROGRAMS / "client/lib/libperigee.so"))
+# tests/device/run.sh has it EAGER for the workers; all of torch's kernels would take long.
+WORKER_ENVIRONMENT = dict(os.environ)
+os.environ["CUDA_MODULE_LOADING"] = "LAZY"
+
+import torch  # noqa: E402
+
+S, H, K, E, B, LAYERS, INTERMEDIATE = 384, 1024, 4, 32, 3, 1, 128
+STEP_SECONDS = 240
+VERSION = 5
+
+
+class Inputs:
+    """One rank's tokens of one round, the same in every process. A token's first three numbers say
+    whose it is."""
+
+    def __init__(self, seed, number, rank):
+        generator = torch.Generator().manual_seed(hash((seed, number, rank)) % 2**62)
+        count = int(torch.randint(1, S + 1, (), generator=generator))
+        self.count = count
+        self.hidden = torch.randn(count, H, generator=generator).to(torch.bfloat16)
+        token = torch.arange(count)
+        self.hidden[:, 0] = rank
+        self.hidden[:, 1] = token % 128
+        self.hidden[:, 2] = token // 128
+        # The low experts are wanted more, so that there is something to balance.
+        wanted = torch.rand(count, E, generator=generator) + torch.arange(E) / 16
+        self.routes = wanted.argsort(1)[:, :K].to(torch.int32)
+        self.routes[torch.rand(count, K, generator=generator) < 0.1] = -1
+        self.weights = torch.rand(count, K, generator=generator)
+
+
+def check(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def all_inputs(seed, number, ranks):
+    """Every rank's, with rows for S tokens each: hidden [R, S, H], routes and weights [R, S, K]."""
+    hidden = torch.zeros(ranks, S, H, dtype=torch.bfloat16)
+    routes = torch.full((ranks, S, K), -1, dtype=torch.int32)
+    weights = torch.zeros(ranks, S, K)
+    for rank in range(ranks):
+        inputs = Inputs(seed, number, rank)
+        hidden[rank, :inputs.count] = inputs.hidden
+        routes[rank, :inputs.count] = inputs.routes
+        weights[rank, :inputs.count] = inputs.weights
+    return hidden.cuda(), routes.cuda(), weights.cuda()
+
+
+def expert_of_rows(buffer, plan, cu_seqlens):
+    """[NvS]: the expert of each row, -1 for padding and what lies behind the groups."""
+    ends = cu_seqlens.long()
+    experts = torch.full((buffer.NvS,), -1, dtype=torch.long, device="cuda")
+    group = torch.searchsorted(ends, torch.arange(buffer.NvS, device="cuda"), right=True)
+    used = group < ends.numel()
+    of_group = torch.cat([torch.arange(E, device="cuda"),
+                          plan.experts_to_copy[buffer.rank].long()])
+    experts[used] = of_group[group[used]]
+    for first, count in plan.zero_fill_ranges.tolist():
+        check(torch.all(experts[first:first + count] >= -1), "padding outside of the rows")
+        experts[first:first + count] = -1
+    return experts
+
+
+def check_rows(buffer, everything, rows, weights, plan, cu_seqlens):
+    """Bit for bit: every row is the token's that it says, and that token wants the row's expert;
+    every route of all ranks has its row, counted by the caller with what is returned."""
+    hidden, routes, route_weights = everything
+    experts = expert_of_rows(buffer, plan, cu_seqlens)
+    used = int(cu_seqlens[-1])
+    taken = experts >= 0
+    check(int(plan.load[buffer.rank]) == int(taken.sum()), "the plan's load")
+    check(not rows[:used][~taken[:used]].any(), "padding rows are not zero")
+    source = rows[taken, :3].long()
+    rank, token = source[:, 0], source[:, 1] + 128 * source[:, 2]
+    check(torch.equal(rows[taken].view(torch.int16), hidden[rank, token].view(torch.int16)),
+          "rows are not their tokens'")
+    hits = routes[rank, token].long() == experts[taken][:, None]
+    check(bool(torch.all(hits.sum(1) == 1)), "rows of tokens that do not want the expert")
+    k = hits.long().argmax(1)
+    if weights is not None:
+        check(torch.equal(weights[taken], route_weights[rank, token, k]), "row weights")
+        check(not weights[:used][~taken[:used]].any(), "padding weights are not zero")
+    return ((rank * S + token) * K + k).cpu()
+
+
+def check_tokens(mine, scale, found, weights_sk):
+    """To rounding: the sum over a token's routes of its row times the expert's scale, each rounded to
+    bf16, as are the sums of a rank."""
+    routes = mine.routes.cuda().long()
+    terms = mine.hidden.cuda().float()[:, None] * scale[routes.clamp(min=0)][..., None]
+    terms = terms.to(torch.bfloat16).float() * (routes >= 0)[..., None]
+    error = (found[:mine.count].float() - terms.sum(1)).abs()
+    check(bool(torch.all(error <= terms.abs().sum(1) / 64 + 1e-30)),
+          f"sums are off by {float(error.max())}")
+    check(not found[mine.count:].any(), "tokens that are none are not zero")
+    if weights_sk is not None:
+        expected = torch.where(routes >= 0, mine.weights.cuda(), 0.0)
+        check(torch.equal(weights_sk[:mine.count], expected), "gathered weights")
+
+
+def experts_of_caller(buffer, plan, cu_seqlens, rows, scale):
+    experts = expert_of_rows(buffer, plan, cu_seqlens)
+    factor = torch.where(experts >= 0, scale[experts.clamp(min=0)], 0.0)
+    return torch.where(experts[:, None] >= 0, rows.float() * factor[:, None], 0.0).to(
+        torch.bfloat16)
+
+
+def copies_round(buffer, seed, number, scale):
+    """dispatch, the caller's experts, combine, all by copies."""
+    mine = Inputs(seed, number, buffer.rank)
+    rows, weights, cu_seqlens, plan = buffer.dispatch(mine.hidden.cuda(), mine.weights.cuda(),
+                                                      mine.routes.cuda())
+    found = check_rows(buffer, all_inputs(seed, number, buffer.R), rows, weights, plan, cu_seqlens)
+    output = experts_of_caller(buffer, plan, cu_seqlens, rows, scale)
+    buffer.hidden_nvsh_buffer_view.fill_(7)  # what combine is given is not what lies there
+    tokens, weights_sk, event = buffer.combine(plan, output, weights)
+    check(event is None, "an event that nobody asked for")
+    check_tokens(mine, scale, tokens, weights_sk)
+    buffer.synchronize()
+    return found
+
+
+def in_place_round(buffer, seed, number, scale):
+    """The same in the shard itself, on a stream of its own, and nobody waits on the host."""
+    mine = Inputs(seed, number, buffer.rank)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        rows, weights, cu_seqlens, plan, event = buffer.dispatch(
+            mine.hidden.cuda(), mine.weights.cuda(), mine.routes.cuda(), zero_copy=True,
+            router_weights_zero_copy=True, async_finish=True)
+        event.wait()
+        check(rows.data_ptr() == buffer.hidden_nvsh_buffer_view.data_ptr(), "a copy of the shard")
+        kept = rows.clone(), weights.clone()
+        rows.copy_(experts_of_caller(buffer, plan, cu_seqlens, rows, scale))
+        tokens, weights_sk, done = buffer.combine(plan, rows, weights, zero_copy=True,
+                                                  router_weights_zero_copy=True, async_finish=True)
+        # By the saved plan, behind it: rows and padding as before.
+        again, _, none, same, last = buffer.dispatch(mine.hidden.cuda(), plan=plan,
+                                                     async_finish=True)
+        done.wait()
+        check_tokens(mine, scale, tokens, weights_sk)
+        last.wait()
+        used = int(cu_seqlens[-1])
+        check(none is None and same is plan, "a saved plan makes no other")
+        check(torch.equal(again[:used], kept[0][:used]), "the saved plan's rows differ")
+        last.synchronize()
+        check(done.duration > 0, "no duration")
+        found = check_rows(buffer, all_inputs(seed, number, buffer.R), *kept, plan, cu_seqlens)
+        buffer.synchronize()
+    torch.cuda.current_stream().wait_stream(stream)
+    return found
+
+
+def own_weights_round(buffer, seed, number, layer):
+    """prefetch_weight and the worker's own experts, against each token's one by one."""
+    mine = Inputs(seed, number, buffer.rank)
+    gate, up, down = layer
+    _, _, _, plan = buffer.dispatch(mine.hidden.cuda(), mine.weights.cuda(), mine.routes.cuda(),
+                                    zero_copy=True, router_weights_zero_copy=True)
+    done = buffer.prefetch_weight(plan, weights_version=VERSION, async_finish=True)
+    done.wait()
+    buffer.run_experts(plan, weights_version=VERSION, apply_route_weights=True)
+    tokens, _, _ = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True)
+    expected = torch.zeros(mine.count, H, device="cuda")
+    hidden, routes = mine.hidden.cuda().float(), mine.routes.cuda().long()
+    for expert in range(E):
+        token, k = (routes == expert).nonzero(as_tuple=True)
+        x = hidden[token]
+        inner = (torch.nn.functional.silu(x @ gate[expert]) * (x @ up[expert]))
+        y = inner.to(torch.bfloat16).float() @ down[expert]
+        expected.index_add_(0, token, y * mine.weights.cuda()[token, k][:, None])
+    error = (tokens[:mine.count].float() - expected).norm(dim=1)
+    check(bool(torch.all(error <= 0.02 * expected.norm(dim=1) + 1e-6)), "the worker's experts")
+    buffer.synchronize()
+
+
+def gradient_round(buffer, seed, number, scale):
+    """perigee.torch against the same sums by index, differentiated by torch."""
+    import perigee.torch
+    mine = Inputs(seed, number, buffer.rank)
+    hidden = mine.hidden.cuda().requires_grad_()
+    weights = mine.weights.cuda().requires_grad_()
+    routes = mine.routes.cuda()
+    rows, row_weights, plan = perigee.torch.dispatch(buffer, hidden, routes, weights)
+    experts = expert_of_rows(buffer, plan, plan.cu_seqlens)
+    factor = torch.where(experts >= 0, scale[experts.clamp(min=0)], 0.0)
+    output = (rows.float() * (factor * row_weights)[:, None]).to(torch.bfloat16)
+    tokens, _ = perigee.torch.combine(buffer, plan, torch.where(experts[:, None] >= 0, output, 0))
+    upstream = torch.randn(S, H, device="cuda").to(torch.bfloat16)
+    tokens.backward(upstream)
+    gradient = upstream[:mine.count].float()
+    by_route = scale[routes.long().clamp(min=0)] * (routes >= 0)
+    expected = gradient * (by_route * mine.weights.cuda()).sum(1)[:, None]
+    bound = gradient.abs() * (by_route * mine.weights.cuda()).sum(1)[:, None] / 32 + 1e-6
+    check(bool(torch.all((hidden.grad.float() - expected).abs() <= bound)), "hidden's gradient")
+    dot = (gradient * mine.hidden.cuda().float()).sum(1)[:, None] * by_route
+    size = (gradient * mine.hidden.cuda().float()).abs().sum(1)[:, None] * by_route
+    check(bool(torch.all((weights.grad - dot).abs() <= size / 64 + 1e-6)), "weights' gradient")
+    buffer.synchronize()
+
+
+def refusal_round(buffer, seed, number, scale):
+    """A route that cannot be on one rank is every rank's error, and the next operation works."""
+    import perigee
+    mine = Inputs(seed, number, buffer.rank)
+    routes = mine.routes.cuda()
+    if buffer.rank == 1 % buffer.R:
+        routes[0, 0] = E
+    event = buffer.dispatch(mine.hidden.cuda(), mine.weights.cuda(), routes, async_finish=True)[-1]
+    for _ in range(2):
+        try:
+            event.synchronize()
+            raise AssertionError(f"a route to expert {E} was taken")
+        except perigee.PerigeeError as error:
+            check(error.reason == "BAD_ROUTE", error.reason)
+    for what, array in (("host", mine.hidden), ("float", mine.hidden.cuda().float()),
+                        ("strided", mine.hidden.cuda().t().contiguous().t())):
+        try:
+            buffer.dispatch(array, mine.weights.cuda(), mine.routes.cuda())
+            raise AssertionError(f"{what} rows were taken")
+        except (TypeError, ValueError):
+            pass
+    return copies_round(buffer, seed, number + 1, scale)
+
+
+def run_rank(address, name, rank, options):
+    """All steps of a rank; its routes of each round."""
+    import perigee
+    torch.cuda.set_device(rank % options.devices)
+    shared = torch.Generator().manual_seed(options.seed)
+    scale = (torch.rand(E, generator=shared) + 0.5).cuda()
+    layer = [weights.cuda().float() for weights in layer_of(options.seed)]
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, name, rank, timeout=STEP_SECONDS)
+    check(isinstance(buffer, perigee.DeviceBuffer), "the buffer is not on a GPU")
+    found = []
+    with buffer:
+        for i in range(options.rounds):
+            number = 10 * i
+            found.append((number, copies_round(buffer, options.seed, number, scale)))
+            found.append((number + 1, in_place_round(buffer, options.seed, number + 1, scale)))
+            own_weights_round(buffer, options.seed, number + 2, layer)
+            gradient_round(buffer, options.seed, number + 3, scale)
+            found.append((number + 5, refusal_round(buffer, options.seed, number + 4, scale)))
+        view = buffer.hidden_nvsh_buffer_view
+        view.fill_(3)
+        torch.cuda.synchronize()
+    # Nobody's memory but this process's, and no fault.
+    check(not view.any(), "a buffer that was left shows its rows")
+    torch.cuda.synchronize()
+    return found
+
+
+def layer_of(seed):
+    generator = torch.Generator().manual_seed(seed + 1)
+    return [(torch.randn(shape, generator=generator) / 32).to(torch.bfloat16)
+            for shape in ((E, H, INTERMEDIATE), (E, H, INTERMEDIATE), (E, INTERMEDIATE, H))]
+
+
+def check_every_route_once(results, options):
+    for index in range(len(results[0])):
+        number = results[0][index][0]
+        found = torch.cat([result[index][1] for result in results]).sort().values
+        wanted = [((rank * S + token) * K + k)
+                  for rank in range(options.ranks)
+                  for token, k in (Inputs(options.seed, number, rank).routes >= 0).nonzero().tolist()]
+        check(found.tolist() == wanted, f"round {number}: routes without a row, or with two")
+
+
+class Services:
+    """`perigee up`."""
+
+    def __init__(self, options):
+        command = [str(PROGRAMS / "client/cli/perigee"), "up", "--ranks", str(options.ranks),
+                   "--backend", "cuda"]
+        if options.devices == 1:
+            command.append("--shared-gpu")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                                         env=WORKER_ENVIRONMENT)
+        self.address = None
+        for line in self._process.stdout:
+            words = line.split()
+            if words and words[0] == "coordinator":
+                self.address = words[1]
+            if words and words[0] == "ready:":
+                return
+        raise RuntimeError("perigee up has ended")
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(60)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    options = parser.parse_args()
+    print(f"seed {options.seed}, torch {torch.__version__}", flush=True)
+    if not torch.cuda.is_available():
+        print("SKIPPED: torch sees no GPU")
+        return 77
+    import perigee
+    services = Services(options)
+    try:
+        with perigee.Cluster(services.address) as cluster:
+            group = cluster.create_group(options.ranks, backend="cuda")
+            name = cluster.create_buffer(group, S=S, H=H, K=K, E=E, B=B, token_padding=16,
+                                         intermediate=INTERMEDIATE, layers=LAYERS)
+            cluster.load_weights(name, 0, VERSION,
+                                 *(weights.view(torch.int16).numpy().view("uint16")
+                                   for weights in layer_of(options.seed)))
+            with multiprocessing.get_context("spawn").Pool(options.ranks) as pool:
+                results = pool.starmap_async(
+                    run_rank, [(services.address, name, rank, options)
+                               for rank in range(options.ranks)], chunksize=1).get(STEP_SECONDS)
+            check_every_route_once(results, options)
+    finally:
+        services.stop()
+    print(f"PASS: {options.rounds} rounds of {options.ranks} ranks")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
