@@ -36,10 +36,10 @@ void AddShard(const ShardLayout& layout, std::vector<BufferBytes>& buffers) {
   const auto add = [&](const char* name, size_t begin, size_t end) {
     buffers.push_back({name, static_cast<int64_t>(end - begin), true});
   };
-  add("control_words", layout.control, layout.row_weights);
-  add("route_weight_shard", layout.row_weights, layout.duplicate_primary);
+  add("control_words", layout.control, layout.duplicate_primary);
   add("duplicate_maps", layout.duplicate_primary, layout.rows);
-  add("hidden_shard", layout.rows, layout.size_bytes);
+  add("hidden_shard", layout.rows, layout.row_weights);
+  add("route_weight_shard", layout.row_weights, layout.size_bytes);
 }
 
 void AddTokens(const FootprintShape& shape, std::vector<BufferBytes>& buffers) {

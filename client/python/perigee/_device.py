@@ -62,18 +62,13 @@ class DeviceArray:
     interface is of "<u2", the bits of each number, for it has no such type; DLPack has. Its memory
     lives as long as this or anything made of it."""
 
-    def __init__(self, address, shape, dtype, device, owner, stream=0):
+    def __init__(self, address, shape, dtype, device, owner):
         self.address, self.shape, self.dtype, self.device = address, tuple(shape), dtype, device
         self._owner = owner
-        self._stream = stream
 
     @property
     def nbytes(self):
         return math.prod(self.shape) * _BYTES[self.dtype]
-
-    def part(self, offset, shape, dtype):
-        """A view of what lies `offset` bytes behind its beginning."""
-        return DeviceArray(self.address + offset, shape, dtype, self.device, self._owner)
 
     @property
     def __cuda_array_interface__(self):
@@ -125,13 +120,13 @@ def _strides(shape, item):
     return tuple(item * math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
-def _of_torch(torch, tensor):
+def _of_torch(tensor):
     dtype = str(tensor.dtype).removeprefix("torch.")
     if not tensor.is_cuda:
         raise TypeError(f"is on {tensor.device}")
     if not tensor.is_contiguous():
         raise ValueError("is not contiguous")
-    if tensor.dtype == torch.int16:
+    if dtype in ("int16", "uint16"):
         dtype = "bfloat16"  # its bits
     return Source(tensor.data_ptr(), tuple(tensor.shape), dtype, tensor.device.index, tensor)
 
@@ -157,7 +152,7 @@ def source_of(array, what, device):
     torch = loaded_torch()
     try:
         if torch is not None and isinstance(array, torch.Tensor):
-            source = _of_torch(torch, array)
+            source = _of_torch(array)
         elif hasattr(array, "__cuda_array_interface__"):
             source = _of_interface(array)
         elif hasattr(array, "__dlpack_device__"):
