@@ -63,6 +63,11 @@ void TokenLedger::RetireExpired(absl::Duration now) {
   live_.erase(std::remove_if(live_.begin(), live_.end(), done), live_.end());
 }
 
+void TokenLedger::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
 absl::StatusOr<std::string> TokenLedger::Draw(BufferId buffer) {
   PublicationToken token;
   token.scope = scope_;
@@ -71,6 +76,7 @@ absl::StatusOr<std::string> TokenLedger::Draw(BufferId buffer) {
   bool low = false;
   {
     std::lock_guard lock(mutex_);
+    if (closed_) return absl::FailedPreconditionError("the generation of this ledger is over");
     const absl::Duration now = clock_.Monotonic();
     while (!own_.empty()) {
       Range& range = *own_.front();
@@ -104,7 +110,9 @@ TokenRefusal TokenLedger::Examine(absl::string_view bytes, BufferId buffer, Rang
                                   uint64_t* serial) {
   const auto token = DecodePublicationToken(bytes);
   if (!token) return TokenRefusal::kForged;
-  if (token->scope.generation != scope_.generation) return TokenRefusal::kStaleGeneration;
+  if (closed_ || token->scope.generation != scope_.generation) {
+    return TokenRefusal::kStaleGeneration;
+  }
   if (token->scope.rank != scope_.rank) return TokenRefusal::kWrongRank;
   if (token->scope != scope_ || !signer_.Verify(bytes)) return TokenRefusal::kForged;
   if (token->buffer != buffer) return TokenRefusal::kWrongBuffer;

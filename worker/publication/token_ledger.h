@@ -54,8 +54,11 @@ class TokenLedger {
   // INVALID_ARGUMENT: no serials, too many, no life, or some of them are of another grant.
   absl::Status Grant(TokenHolder holder, const SerialRange& serials, absl::Duration life);
 
+  // The generation is over: from now on it lives nowhere, and every token is of another one.
+  void Close();
+
   // A signed token for `buffer` out of the rank's own serials, none twice. RESOURCE_EXHAUSTED: none
-  // is left until the next grant.
+  // is left until the next grant; FAILED_PRECONDITION: closed.
   absl::StatusOr<std::string> Draw(BufferId buffer);
 
   // Whether `token` could be spent on `buffer` now. What dates and places a token is looked at
@@ -87,6 +90,7 @@ class TokenLedger {
   const std::function<void()> on_low_;
 
   std::mutex mutex_;  // of everything below
+  bool closed_ = false;
   TokenSigner signer_;
   // Those that have expired stay, without their marks, so that their tokens are told from unknown
   // ones.

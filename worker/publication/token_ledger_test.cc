@@ -202,6 +202,19 @@ TEST_F(TokenLedgerTest, AsksForMoreWhenAQuarterIsLeftAndAgainOnlyAfterASecond) {
   EXPECT_EQ(lows, 2);
 }
 
+TEST_F(TokenLedgerTest, NothingIsGoodWhenTheGenerationIsOver) {
+  GrantToClients(100, 10);
+  ASSERT_TRUE(ledger.Grant(TokenHolder::kWorker, {10, 5}, absl::Minutes(1)).ok());
+  const std::string drawn = *ledger.Draw(kBuffer);
+  ASSERT_EQ(ledger.Spend(Signed(MakeToken(100)), kBuffer), TokenRefusal::kNone);
+  ledger.Close();
+  for (const std::string& token : {drawn, Signed(MakeToken(100)), Signed(MakeToken(101))}) {
+    EXPECT_EQ(ledger.Spend(token, kBuffer), TokenRefusal::kStaleGeneration);
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(ledger.Draw(kBuffer).status()));
+  ExpectCounts(15, 1, 0);
+}
+
 // Several threads present the same tokens, draw and take grants at the same time: each serial is
 // spent once. Run under the thread sanitizer too.
 TEST_F(TokenLedgerTest, ManyThreadsSpendEachTokenOnce) {

@@ -336,7 +336,8 @@ TEST_F(CommandHandlerTest, TokensAreGrantedCountedAndAskedFor) {
   grant.set_command_id(++command_id_);
   EXPECT_EQ(Do(grant).tokens().held(), 16u) << "twice is once";
 
-  TokenLedger& ledger = current_.Get()->tokens();
+  const std::shared_ptr<Session> session = current_.Get();
+  TokenLedger& ledger = session->tokens();
   for (int i = 0; i < 14; ++i) {
     EXPECT_EQ(ledger.Spend(*ledger.Draw(BufferId(3)), BufferId(3)), TokenRefusal::kNone);
   }
@@ -348,12 +349,14 @@ TEST_F(CommandHandlerTest, TokensAreGrantedCountedAndAskedFor) {
     EXPECT_EQ(asked->tokens().group(), kGroup);
     EXPECT_EQ(asked->tokens().generation(), 7u);
   }
+  const std::string unspent = *ledger.Draw(BufferId(3));
   v1::WorkerCommand ask = Command();
   ask.mutable_report_tokens();
   result = Do(ask);
-  EXPECT_EQ(result.tokens().drawn(), 14u);
+  EXPECT_EQ(result.tokens().drawn(), 15u);
   EXPECT_EQ(result.tokens().spent(), 14u);
   EXPECT_EQ(Do(AbortCommand()).tokens().spent(), 14u) << "the last word";
+  EXPECT_EQ(ledger.Spend(unspent, BufferId(3)), TokenRefusal::kStaleGeneration);
   ask.set_command_id(++command_id_);
   EXPECT_EQ(Do(ask).status().reason(), "STALE_OBJECT");
 }

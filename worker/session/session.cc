@@ -260,6 +260,7 @@ void Session::Abort(absl::Span<const int32_t> lost_ranks, const std::string& rea
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return;
   aborted_ = WithReason(absl::UnavailableError(text), kReasonGenerationAborted);
+  tokens_->Close();
   interrupt_.Raise();
   for (const auto& [name, buffer] : buffers_) buffer->Abort(aborted_, lost_ranks, cause);
 }
@@ -275,6 +276,7 @@ absl::Status Session::Close() {
       }
       aborted_ = StaleObject(
           absl::StrCat("generation ", view_.generation.value, " of ", view_.group, " was closed"));
+      tokens_->Close();
     }
     closed = aborted_;
   }
