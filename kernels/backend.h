@@ -74,6 +74,9 @@ struct CombineInput {
   const BFloat16* rows = nullptr;
   // [NvS], DataPath::row_weights() (zero copy), another address, or null: weights are not gathered.
   const float* row_weights = nullptr;
+  // The caller has written the weights in the shard itself: whether a dispatch has left any does
+  // not matter. Only with DataPath::row_weights().
+  bool own_weights = false;
 };
 
 struct CombineOutput {

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
+#include "kernels/layout/abi.h"
 #include "proto/v1/health.grpc.pb.h"
 #include "worker/testing/session_group.h"
 #include "worker/testing/worker_group.h"
@@ -64,7 +65,7 @@ TEST_F(WorkerTest, RegistersAsItIs) {
   EXPECT_EQ(registered.backend(), "host");
   EXPECT_EQ(registered.address(), worker->address());
   EXPECT_EQ(registered.socket_path(), worker->socket_path());
-  EXPECT_EQ(registered.data_path_abi(), 1u);
+  EXPECT_EQ(registered.data_path_abi(), kDataPathAbi);
   EXPECT_EQ(registered.pid(), getpid());
   EXPECT_GT(registered.memory_bytes(), 0u);
   EXPECT_THAT(worker->socket_path(), HasSubstr("/w0-" + worker->incarnation() + ".sock"));

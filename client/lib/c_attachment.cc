@@ -78,6 +78,33 @@ perigee_memory MemoryOf(const perigee_attachment& attachment) {
   return memory;
 }
 
+absl::Status CheckGradients(const perigee_attachment& attachment, int32_t layer,
+                            uint32_t struct_bytes) {
+  if (struct_bytes < sizeof(perigee_gradients)) {
+    return absl::InvalidArgumentError(absl::StrCat("gradients have struct_bytes ", struct_bytes,
+                                                   ", expected at least ",
+                                                   sizeof(perigee_gradients)));
+  }
+  if (!attachment.gradients) {
+    return absl::FailedPreconditionError("the buffer keeps no gradients");
+  }
+  if (layer >= 0 && layer < attachment.layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer is ", layer, ", expected 0 to ", attachment.layers - 1));
+}
+
+perigee_gradients GradientsOf(const LocalClient& client, int32_t layer) {
+  perigee_gradients gradients{};
+  gradients.home_experts = client.geometry().experts_per_rank();
+  gradients.home_gate = client.home_gradients(layer, &GradientsLayout::gate);
+  gradients.home_up = client.home_gradients(layer, &GradientsLayout::up);
+  gradients.home_down = client.home_gradients(layer, &GradientsLayout::down);
+  gradients.slot_gate = client.slot_gradients(&GradientsLayout::gate);
+  gradients.slot_up = client.slot_gradients(&GradientsLayout::up);
+  gradients.slot_down = client.slot_gradients(&GradientsLayout::down);
+  return gradients;
+}
+
 absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
                     perigee_attachment& attachment) {
   const absl::StatusOr<v1::AttachTicket> ticket =
@@ -88,6 +115,7 @@ absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
   attachment.client = *std::move(client);
   attachment.intermediate = ticket->shape().intermediate();
   attachment.layers = ticket->shape().layers();
+  attachment.gradients = ticket->shape().gradients();
   return absl::OkStatus();
 }
 
@@ -143,6 +171,18 @@ int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
   return TellStatus(absl::OkStatus(), error);
 }
 
+int perigee_get_gradients(perigee_attachment* attachment, int32_t layer,
+                          perigee_gradients* gradients, perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (gradients == nullptr) return TellNull("gradients", error);
+  const absl::Status status = perigee::CheckGradients(*attachment, layer, gradients->struct_bytes);
+  if (!status.ok()) return TellStatus(status, error);
+  const uint32_t struct_bytes = gradients->struct_bytes;
+  *gradients = perigee::GradientsOf(*attachment->client, layer);
+  gradients->struct_bytes = struct_bytes;
+  return TellStatus(absl::OkStatus(), error);
+}
+
 int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
   return perigee::Submit(attachment, perigee::LocalEmpty{}, command, error);
 }
@@ -177,7 +217,14 @@ int perigee_run_experts(perigee_attachment* attachment, uint64_t plan, int32_t l
 
 int perigee_combine(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
                     uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalCombine{LocalPlanId(plan), use_weights != 0},
+  const perigee::LocalCombine combine{LocalPlanId(plan), use_weights != 0,
+                                      use_weights == PERIGEE_OWN_WEIGHTS};
+  return perigee::Submit(attachment, combine, command, error);
+}
+
+int perigee_reduce_gradients(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                             uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalReduceGradients{LocalPlanId(plan), layer},
                          command, error);
 }
 

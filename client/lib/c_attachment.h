@@ -13,6 +13,7 @@ struct perigee_attachment {
   std::unique_ptr<perigee::LocalClient> client;
   int32_t intermediate = 0;
   int32_t layers = 0;
+  bool gradients = false;
   absl::optional<CUstream_st*> followed;  // by the next command
 };
 

@@ -1,5 +1,6 @@
 #include "client/lib/c_cluster.h"
 
+#include <cstddef>
 #include <stop_token>
 #include <utility>
 
@@ -21,7 +22,9 @@ absl::Status CheckSize(const char* what, uint32_t found_bytes, size_t expected_b
 }
 
 absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
-  const absl::Status sized = CheckSize("shape", given.struct_bytes, sizeof(given));
+  // Version 1's ends before what was added.
+  constexpr size_t kLeastBytes = offsetof(perigee_buffer_shape, gradients);
+  const absl::Status sized = CheckSize("shape", given.struct_bytes, kLeastBytes);
   if (!sized.ok()) return sized;
   v1::BufferShape shape;
   shape.set_tokens(given.tokens);
@@ -32,6 +35,7 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   shape.set_token_padding(given.token_padding);
   shape.set_intermediate(given.intermediate);
   shape.set_layers(given.layers);
+  if (given.struct_bytes > kLeastBytes) shape.set_gradients(given.gradients != 0);
   return shape;
 }
 

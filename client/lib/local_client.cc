@@ -29,6 +29,12 @@ absl::StatusOr<Geometry> GeometryOf(const v1::AttachTicket& ticket) {
   return geometry;
 }
 
+GradientBlockLayout GradientsOf(const Geometry& geometry, const v1::BufferShape& shape) {
+  if (!shape.gradients()) return GradientBlockLayout();
+  return GradientBlockLayout::Create({shape.hidden(), shape.intermediate()}, geometry.slots,
+                                     geometry.experts_per_rank(), shape.layers());
+}
+
 CommandPageIdentity IdentityFor(const v1::AttachTicket& ticket) {
   return {Generation(ticket.generation()), BufferId(ticket.buffer_id()), RankId(ticket.rank()),
           ticket.ranks(), Sequence(ticket.first_sequence())};
@@ -40,6 +46,33 @@ absl::Status CheckPlace(const char* what, uint64_t offset, uint64_t bytes, uint6
   }
   return absl::InvalidArgumentError(
       absl::StrCat(what, " of ", bytes, " bytes at ", offset, " of ", shard_bytes, " bytes"));
+}
+
+// What the worker says that it shares, against what the ticket says.
+absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry, int32_t hidden,
+                        size_t gradients_bytes) {
+  const auto& sizes = reply.size_bytes;
+  const size_t arena_bytes =
+      ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes;
+  const uint64_t rows = static_cast<uint64_t>(geometry.logical_rows());
+  absl::Status status = CheckPlace("rows", reply.rows_offset, rows * hidden * sizeof(BFloat16),
+                                   sizes[static_cast<size_t>(AttachPart::kShardRows)]);
+  if (status.ok()) {
+    status = CheckPlace("row weights", reply.row_weights_offset, rows * sizeof(float),
+                        sizes[static_cast<size_t>(AttachPart::kShardRows)]);
+  }
+  if (status.ok() && sizes[static_cast<size_t>(AttachPart::kArena)] != arena_bytes) {
+    status = absl::InvalidArgumentError(absl::StrCat("an arena of ",
+                                                     sizes[static_cast<size_t>(AttachPart::kArena)],
+                                                     " bytes, expected ", arena_bytes));
+  }
+  const uint64_t gradients = sizes[static_cast<size_t>(AttachPart::kGradients)];
+  if (status.ok() && gradients != gradients_bytes) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("gradients of ", gradients, " bytes, expected ", gradients_bytes));
+  }
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("the worker shares ", status.message()));
 }
 
 }  // namespace
@@ -55,7 +88,7 @@ absl::StatusOr<std::unique_ptr<LocalClient>> LocalClient::Attach(
       UnixSocket::Connect(ticket.socket_path(), limit, ticket.worker_uid());
   if (!socket.ok()) return socket.status();
   if (absl::Status status = socket->Send(ToBytes(*request), {}, limit); !status.ok()) return status;
-  absl::StatusOr<Shared> shared = Receive(*socket, *geometry, ticket.shape().hidden(), limit);
+  absl::StatusOr<Shared> shared = Receive(*socket, *geometry, ticket.shape(), limit);
   if (!shared.ok()) return shared.status();
   const absl::StatusOr<CommandPage*> page = OpenCommandPage(shared->page.memory());
   if (!page.ok()) return page.status();
@@ -67,35 +100,24 @@ absl::StatusOr<std::unique_ptr<LocalClient>> LocalClient::Attach(
 }
 
 absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
-                                                         const Geometry& geometry, int32_t hidden,
+                                                         const Geometry& geometry,
+                                                         const v1::BufferShape& shape,
                                                          const WaitLimit& limit) {
+  const int32_t hidden = shape.hidden();
+  const size_t gradients_bytes = GradientsOf(geometry, shape).size_bytes;
+  const size_t parts = gradients_bytes > 0 ? kAttachParts : kAttachParts - 1;
   absl::StatusOr<SocketMessage> message = socket.Receive(sizeof(AttachReply), kAttachParts, limit);
   if (!message.ok()) return message.status();
   const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
   if (!reply.ok()) return reply.status();
   if (reply->code != 0) return absl::PermissionDeniedError("the worker refused the ticket");
-  if (message->descriptors.size() != kAttachParts) {
+  if (message->descriptors.size() != parts) {
     return absl::InvalidArgumentError(absl::StrCat("the worker sent ", message->descriptors.size(),
-                                                   " descriptors, expected ", kAttachParts));
+                                                   " descriptors, expected ", parts));
   }
   const auto& sizes = reply->size_bytes;
-  const size_t arena_bytes =
-      ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes;
-  const uint64_t rows = static_cast<uint64_t>(geometry.logical_rows());
-  absl::Status status = CheckPlace("rows", reply->rows_offset, rows * hidden * sizeof(BFloat16),
-                                   sizes[static_cast<size_t>(AttachPart::kShardRows)]);
-  if (status.ok()) {
-    status = CheckPlace("row weights", reply->row_weights_offset, rows * sizeof(float),
-                        sizes[static_cast<size_t>(AttachPart::kShardRows)]);
-  }
-  if (status.ok() && sizes[static_cast<size_t>(AttachPart::kArena)] != arena_bytes) {
-    status = absl::InvalidArgumentError(absl::StrCat("an arena of ",
-                                                     sizes[static_cast<size_t>(AttachPart::kArena)],
-                                                     " bytes, expected ", arena_bytes));
-  }
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("the worker shares ", status.message()));
-  }
+  absl::Status status = CheckReply(*reply, geometry, hidden, gradients_bytes);
+  if (!status.ok()) return status;
   Shared shared;
   shared.rows_offset = reply->rows_offset;
   shared.row_weights_offset = reply->row_weights_offset;
@@ -113,7 +135,9 @@ absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
   if (!mapped.ok()) return mapped.status();
   shared.page = *std::move(mapped);
   for (const auto& [part, to] : {std::pair{AttachPart::kArena, &shared.arena},
-                                 std::pair{AttachPart::kShardRows, &shared.rows}}) {
+                                 std::pair{AttachPart::kShardRows, &shared.rows},
+                                 std::pair{AttachPart::kGradients, &shared.gradients}}) {
+    if (static_cast<size_t>(part) >= parts) continue;
     auto [descriptor, bytes] = take(part);
     absl::StatusOr<SharedRegion> region =
         SharedRegion::Map(std::move(descriptor), bytes, shared.device);
@@ -135,6 +159,7 @@ LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometr
       shared_(std::move(shared)),
       arena_(ClientArenaLayout::Create(geometry, hidden_size_, kHostGranularityBytes)
                  .View(shared_.arena.data())),
+      gradients_(GradientsOf(geometry, ticket.shape())),
       page_(page) {
   CommandProducerOptions producer;
   producer.spin = options.spin.value_or(SpinBudget(
@@ -174,6 +199,16 @@ absl::Span<BFloat16> LocalClient::rows() const {
 absl::Span<float> LocalClient::row_weights() const {
   return {reinterpret_cast<float*>(shared_.rows.data() + shared_.row_weights_offset),
           static_cast<size_t>(geometry_.logical_rows())};
+}
+
+float* LocalClient::slot_gradients(size_t GradientsLayout::*matrix) const {
+  if (gradients_.size_bytes == 0) return nullptr;
+  return reinterpret_cast<float*>(shared_.gradients.data() + gradients_.slots.*matrix);
+}
+float* LocalClient::home_gradients(int32_t layer, size_t GradientsLayout::*matrix) const {
+  if (gradients_.size_bytes == 0) return nullptr;
+  return reinterpret_cast<float*>(shared_.gradients.data() + gradients_.home_offset(layer) +
+                                  gradients_.home.*matrix);
 }
 
 absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
@@ -236,6 +271,7 @@ absl::Status LocalClient::Detach() {
   if (link_ == nullptr) status.Update(shared_.page.MakePrivate());
   status.Update(shared_.arena.MakePrivate());
   status.Update(shared_.rows.MakePrivate());
+  status.Update(shared_.gradients.MakePrivate());
   return status;
 }
 

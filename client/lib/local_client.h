@@ -22,6 +22,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/gradients_layout.h"
 #include "proto/local/command_producer.h"
 #include "proto/local/shared_mapping.h"
 #include "proto/local/unix_socket.h"
@@ -76,6 +77,10 @@ class LocalClient final : public RankClient {
   absl::Span<const float> gathered_weights() const;  // [S, K] of the last combine that gathered
   absl::Span<BFloat16> rows() const;                 // [NvS, H] in the shard, grouped by expert
   absl::Span<float> row_weights() const;             // [NvS] in the shard
+  // Of a buffer that keeps gradients, in float32; else null. The slots' are this process's to add
+  // to between operations; where they lie: kernels/layout/gradients_layout.h.
+  float* slot_gradients(size_t GradientsLayout::*matrix) const;                 // [B, ..]
+  float* home_gradients(int32_t layer, size_t GradientsLayout::*matrix) const;  // [E/R, ..]
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
@@ -105,7 +110,7 @@ class LocalClient final : public RankClient {
  private:
   struct Shared {
     SharedMapping page;
-    SharedRegion arena, rows;
+    SharedRegion arena, rows, gradients;  // the last empty where none are kept
     absl::optional<SharedDevice> device;
     uint64_t rows_offset = 0;
     uint64_t row_weights_offset = 0;
@@ -114,7 +119,7 @@ class LocalClient final : public RankClient {
   LocalClient(const v1::AttachTicket& ticket, const Geometry& geometry, UnixSocket socket,
               Shared shared, CommandPage& page, const LocalClientOptions& options);
   static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
-                                        int32_t hidden, const WaitLimit& limit);
+                                        const v1::BufferShape& shape, const WaitLimit& limit);
   absl::Status CheckWorker() const;
   absl::StatusOr<StreamLink*> Link();
 
@@ -126,6 +131,7 @@ class LocalClient final : public RankClient {
   absl::optional<UnixSocket> socket_;  // none: detached
   Shared shared_;
   ClientArenaView arena_;
+  GradientBlockLayout gradients_;  // of 0 bytes where none are kept
   CommandPage& page_;
   absl::optional<CommandProducer> producer_;
   std::unique_ptr<StreamLink> link_;  // once a stream is used

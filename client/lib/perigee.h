@@ -86,6 +86,7 @@ typedef struct perigee_buffer_shape {
   int32_t token_padding;  // P; 0: 128
   int32_t intermediate;   // H', a multiple of 8; 0: the buffer keeps no weights
   int32_t layers;         // 0 exactly where H' is
+  int32_t gradients;      // since version 2: whether gradients are kept; needs layers and B >= E/R
 } perigee_buffer_shape;
 
 // address: HOST:PORT of the coordinator.
@@ -188,6 +189,24 @@ void perigee_detach(perigee_attachment* attachment);
 int perigee_get_memory(perigee_attachment* attachment, perigee_memory* memory,
                        perigee_error* error);
 
+// Since version 2. The gradients of a buffer that keeps them, float32, in the shapes of the
+// weights. As the memory above; the process adds to the slots between operations, in the order of
+// plan_experts_to_copy.
+typedef struct perigee_gradients {
+  uint32_t struct_bytes;  // sizeof(perigee_gradients), by the caller
+  int32_t home_experts;   // E / R
+  float* home_gate;       // [E/R, H, H'] of this rank's own experts
+  float* home_up;         // [E/R, H, H']
+  float* home_down;       // [E/R, H', H]
+  float* slot_gate;       // [B, H, H'] of the experts in this rank's slots, whatever the layer
+  float* slot_up;         // [B, H, H']
+  float* slot_down;       // [B, H', H]
+} perigee_gradients;
+
+// FAILED_PRECONDITION: the buffer keeps none.
+int perigee_get_gradients(perigee_attachment* attachment, int32_t layer,
+                          perigee_gradients* gradients, perigee_error* error);
+
 // Commands. Each returns when it has been handed to the worker, `command` being its number, and
 // runs behind those before it. Collective ones are given in the same order on every rank.
 // RESOURCE_EXHAUSTED: 64 are under way. Plans are kept under numbers that the caller chooses, not
@@ -209,10 +228,18 @@ int perigee_prefetch_weights(perigee_attachment* attachment, uint64_t plan, int3
 int perigee_run_experts(perigee_attachment* attachment, uint64_t plan, int32_t layer,
                         uint64_t version, int32_t use_weights, uint64_t* command,
                         perigee_error* error);
+// Since version 2, for perigee_combine: the process has written the shard's route weights itself.
+#define PERIGEE_OWN_WEIGHTS 2
 // Collective. Sums the rows in the shard into the output; use_weights: gathers the shard's route
-// weights, too. Changes the rows in the shard.
+// weights, too: those that a dispatch left there, or with PERIGEE_OWN_WEIGHTS whatever is there.
+// Changes the rows in the shard.
 int perigee_combine(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
                     uint64_t* command, perigee_error* error);
+// Collective. Since version 2. Adds the gradients that slots of all ranks hold for this rank's own
+// experts to these, in the same order on every run, and clears the slots of this rank that the plan
+// uses.
+int perigee_reduce_gradients(perigee_attachment* attachment, uint64_t plan, int32_t layer,
+                             uint64_t* command, perigee_error* error);
 // Collective.
 int perigee_barrier(perigee_attachment* attachment, uint64_t* command, perigee_error* error);
 int perigee_release_plan(perigee_attachment* attachment, uint64_t plan, uint64_t* command,

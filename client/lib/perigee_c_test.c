@@ -8,7 +8,10 @@
 
 // A caller that was built with version 1 keeps working: nothing moves, structs only grow.
 _Static_assert(offsetof(perigee_error, message) == 104 && sizeof(perigee_error) >= 1128, "");
-_Static_assert(sizeof(perigee_buffer_shape) >= 36, "");
+_Static_assert(sizeof(perigee_buffer_shape) >= 40, "");
+_Static_assert(offsetof(perigee_buffer_shape, gradients) == 36, "");
+_Static_assert(offsetof(perigee_gradients, home_gate) == 8, "");
+_Static_assert(offsetof(perigee_gradients, slot_down) == 48, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
 _Static_assert(offsetof(perigee_memory, input_tokens) == 64, "");
 _Static_assert(offsetof(perigee_memory, plan_home_load) == 160, "");
@@ -43,11 +46,13 @@ static void refuses_null(void) {
 static void refuses_attachments_that_are_none(void) {
   perigee_error error = new_error();
   perigee_memory memory;
+  perigee_gradients gradients;
   uint64_t command = 0;
   int32_t done = 0;
   void* address = &command;
   const int codes[] = {
       perigee_get_memory(NULL, &memory, &error),
+      perigee_get_gradients(NULL, 0, &gradients, &error),
       perigee_leave(NULL, &error),
       perigee_empty(NULL, &command, &error),
       perigee_dispatch(NULL, 1, 0, 0, &command, &error),
@@ -55,6 +60,7 @@ static void refuses_attachments_that_are_none(void) {
       perigee_prefetch_weights(NULL, 1, 0, 1, &command, &error),
       perigee_run_experts(NULL, 1, 0, 1, 0, &command, &error),
       perigee_combine(NULL, 1, 0, &command, &error),
+      perigee_reduce_gradients(NULL, 1, 0, &command, &error),
       perigee_barrier(NULL, &command, &error),
       perigee_release_plan(NULL, 1, &command, &error),
       perigee_clone_plan(NULL, 2, 1, &command, &error),

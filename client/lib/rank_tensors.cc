@@ -76,6 +76,19 @@ absl::Status RankTensors::LoadLayer(int32_t layer, uint64_t version, const Layer
   });
 }
 
+absl::Status RankTensors::WriteGradients(RankId rank, const v1::GradientTarget& matrix,
+                                         const TensorView& tensor) {
+  v1::TensorTarget target = Target();
+  *target.mutable_gradients() = matrix;
+  return WriteTo(rank, target, tensor);
+}
+
+absl::StatusOr<Tensor> RankTensors::ReadGradients(RankId rank, const v1::GradientTarget& matrix) {
+  v1::TensorTarget target = Target();
+  *target.mutable_gradients() = matrix;
+  return ReadFrom(rank, target);
+}
+
 absl::Status RankTensors::ForEachRank(absl::FunctionRef<absl::Status(RankId)> work) const {
   std::vector<absl::Status> outcomes(peers_.size());
   std::atomic<int32_t> next{0};

@@ -43,6 +43,11 @@ class RankTensors {
   // Gives each rank the matrices of its E/R home experts. E % R must be 0.
   absl::Status LoadLayer(int32_t layer, uint64_t version, const LayerWeights& weights);
 
+  // One matrix of a rank's gradients, as v1::GradientTarget says.
+  absl::Status WriteGradients(RankId rank, const v1::GradientTarget& matrix,
+                              const TensorView& tensor);
+  absl::StatusOr<Tensor> ReadGradients(RankId rank, const v1::GradientTarget& matrix);
+
   // Calls work for every rank, several at a time; the first error in order of rank.
   absl::Status ForEachRank(absl::FunctionRef<absl::Status(RankId)> work) const;
 

@@ -84,12 +84,26 @@ class WishMaker {
   absl::StatusOr<Wish> operator()(const LocalCombine& operation) const {
     const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
     if (!plan.ok()) return plan.status();
+    if (operation.own_weights) {
+      return absl::InvalidArgumentError(
+          "combine: own weights are in the shard, which a remote client does not share");
+    }
     Wish wish{absl::StrCat("combine", Weights(operation.route_weights), " by a ", Describe(*plan)),
               {}};
     v1::CombineOperation& combine = *wish.operation.mutable_combine();
     combine.set_plan(plan->name);
     combine.set_output(kRemoteOutput);
     if (operation.route_weights) combine.set_route_weights_output(kRemoteGatheredWeights);
+    return wish;
+  }
+  absl::StatusOr<Wish> operator()(const LocalReduceGradients& operation) const {
+    const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
+    if (!plan.ok()) return plan.status();
+    Wish wish{
+        absl::StrCat("reduce_gradients of layer ", operation.layer, " by a ", Describe(*plan)), {}};
+    v1::ReduceGradientsOperation& reduce = *wish.operation.mutable_reduce_gradients();
+    reduce.set_plan(plan->name);
+    reduce.set_layer(operation.layer);
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalBarrier&) const {

@@ -70,7 +70,8 @@ class BufferTest(unittest.TestCase):
         with self.assertRaisesRegex(perigee.PerigeeError, "weights of E 15"):
             self.cluster.load_weights(self.buffer, 0, 3, *(w[:E - 1] for w in weights))
         self.cluster.load_weights(self.buffer, 0, 3, *weights)
-        self.run_ranks(("run_layer", [perigee.from_bfloat16(w) for w in weights]))
+        self.run_ranks(("run_layer", [perigee.from_bfloat16(w) for w in weights]),
+                       ("await_the_last",))
 
     def test_ranks_come_and_go(self):
         self.run_ranks(("move_rows",), ("destroy",))

@@ -24,17 +24,20 @@ class LibraryTest(unittest.TestCase):
         for struct, python in (("perigee_error", _library.ErrorStruct),
                                ("perigee_buffer_shape", _library.ShapeStruct),
                                ("perigee_weights", _library.WeightsStruct),
-                               ("perigee_memory", _library.MemoryStruct)):
+                               ("perigee_memory", _library.MemoryStruct),
+                               ("perigee_gradients", _library.GradientsStruct)):
             self.assertEqual([name for name, *_ in python._fields_], self.fields_in_header(struct))
 
     def test_fields_lie_where_c_has_them(self):
         # client/lib/perigee_c_test.c holds C to the same.
         self.assertEqual(_library.ErrorStruct.message.offset, 104)
         self.assertEqual(ctypes.sizeof(_library.ErrorStruct), 1128)
-        self.assertEqual(ctypes.sizeof(_library.ShapeStruct), 36)
+        self.assertEqual(ctypes.sizeof(_library.ShapeStruct), 40)
         self.assertEqual(_library.WeightsStruct.gate.offset, 16)
         self.assertEqual(_library.MemoryStruct.input_tokens.offset, 64)
         self.assertEqual(_library.MemoryStruct.plan_home_load.offset, 160)
+        self.assertEqual(_library.GradientsStruct.home_gate.offset, 8)
+        self.assertEqual(_library.GradientsStruct.slot_down.offset, 48)
 
     def test_every_function_of_the_header_is_known(self):
         declared = set(re.findall(r"^(?:int|void|uint32_t) (perigee_\w+)\(", HEADER.read_text(), re.M))

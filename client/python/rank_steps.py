@@ -125,6 +125,18 @@ def move_rows(buffer, seed):
     return counts
 
 
+def await_the_last(buffer, seed):
+    """Arrays of every operation hold their values when the last event has been waited for."""
+    mine = Inputs(seed, buffer.rank)
+    rows, weights, cu_seqlens, plan, _ = buffer.dispatch(mine.hidden, mine.weights, mine.routes,
+                                                         async_finish=True)
+    _poison(rows)
+    _poison(weights)
+    buffer.barrier(async_finish=True)
+    buffer.prefetch_weight(plan, weights_version=3, async_finish=True).wait()
+    _check_rows(buffer, seed, rows, weights, cu_seqlens, plan)
+
+
 def _expert(values, gate, up, down):
     rounded = lambda array: perigee.from_bfloat16(perigee.to_bfloat16(array))
     x = values @ gate

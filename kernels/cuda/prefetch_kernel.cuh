@@ -13,6 +13,9 @@
 namespace perigee {
 
 inline constexpr int kSlotThreads = 256;
+// 128 KiB a block under way at once: weights come over links, to few SMs.
+inline constexpr int kCopyThreads = 1024;
+inline constexpr int kCopyVectors = 8;
 
 // The least stale slot, with what its home held, by one block of threads that each know of one at
 // most: an earlier kernel's finding is kept where it is of a lower slot.
@@ -58,14 +61,31 @@ __global__ void __launch_bounds__(kSlotThreads)
   }
 }
 
-// Matrices are multiples of 64 elements, so of whole vectors. blockIdx.y is the slot.
-__global__ void __launch_bounds__(kRowThreads)
+// One matrix by all blocks. A thread has several loads under way before its first store.
+__device__ inline void CopyMatrix(uint4* to, const uint4* from, int64_t vectors) {
+  constexpr int64_t kSpan = int64_t{kCopyThreads} * kCopyVectors;
+  for (int64_t first = blockIdx.x * kSpan; first < vectors; first += gridDim.x * kSpan) {
+    const int64_t at = first + threadIdx.x;
+    uint4 loaded[kCopyVectors];
+#pragma unroll
+    for (int i = 0; i < kCopyVectors; ++i) {
+      if (at + i * kCopyThreads < vectors) loaded[i] = from[at + i * kCopyThreads];
+    }
+#pragma unroll
+    for (int i = 0; i < kCopyVectors; ++i) {
+      if (at + i * kCopyThreads < vectors) to[at + i * kCopyThreads] = loaded[i];
+    }
+  }
+}
+
+// Matrices are multiples of 64 elements, so of whole vectors. Every block has a part in every slot
+// that is used, however few these are.
+__global__ void __launch_bounds__(kCopyThreads)
     CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
                     const uint32_t* slot_is_good) {
   if (Stopped(path)) return;
   const int64_t vectors = weights.shape.matrix_elements() / kVectorElements;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int32_t slot = blockIdx.y; slot < path.geometry.slots; slot += gridDim.y) {
+  for (int32_t slot = 0; slot < path.geometry.slots; ++slot) {
     const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
     if (expert < 0 || slot_is_good[slot] == 0) continue;
     const DeviceMatrices home = HomeMatrices(weights, path.geometry, expert);
@@ -73,11 +93,8 @@ __global__ void __launch_bounds__(kRowThreads)
     const BFloat16* const from[] = {home.gate, home.up, home.down};
     const BFloat16* const to[] = {own.gate, own.up, own.down};
     for (int matrix = 0; matrix < 3; ++matrix) {
-      const uint4* source = reinterpret_cast<const uint4*>(from[matrix]);
-      uint4* target = reinterpret_cast<uint4*>(const_cast<BFloat16*>(to[matrix]));
-      for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
-        target[i] = source[i];
-      }
+      CopyMatrix(reinterpret_cast<uint4*>(const_cast<BFloat16*>(to[matrix])),
+                 reinterpret_cast<const uint4*>(from[matrix]), vectors);
     }
   }
 }

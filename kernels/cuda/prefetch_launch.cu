@@ -1,7 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-
 #include "kernels/cuda/load_kernels.cuh"
 #include "kernels/cuda/prefetch_kernel.cuh"
 #include "kernels/cuda/prefetch_launch.h"
@@ -13,10 +11,7 @@ int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const Plan
   cudaStream_t stream = target.stream;
   CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, false);
   if (path.geometry.slots > 0) {
-    // At most E/R experts are remote, but more slots than that are legal.
-    const int slots = std::clamp(path.geometry.slots, 1, 64);
-    const dim3 grid(std::max(1, target.sms / slots), slots);
-    CopySlotsKernel<<<grid, kRowThreads, 0, stream>>>(path, plan, weights, slot_is_good);
+    CopySlotsKernel<<<target.sms, kCopyThreads, 0, stream>>>(path, plan, weights, slot_is_good);
   }
   CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, true);
   return cudaGetLastError();

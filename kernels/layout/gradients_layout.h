@@ -33,6 +33,29 @@ struct GradientsLayout {
   }
 };
 
+// What one rank keeps of a buffer's gradients, in one piece: its slot gradients first, one pool for
+// all layers, then the gradients of its own experts, layer by layer.
+struct GradientBlockLayout {
+  GradientsLayout slots;
+  GradientsLayout home;   // of one layer
+  size_t first_home = 0;  // offset of layer 0, in bytes
+  size_t size_bytes = 0;
+
+  PERIGEE_HOST_DEVICE constexpr size_t home_offset(int32_t layer) const {
+    return first_home + static_cast<size_t>(layer) * home.size_bytes;
+  }
+  PERIGEE_HOST_DEVICE static constexpr GradientBlockLayout Create(const WeightsShape& shape,
+                                                                  int32_t slots, int32_t experts,
+                                                                  int32_t layers) {
+    GradientBlockLayout layout;
+    layout.slots = GradientsLayout::Create(shape, slots);
+    layout.home = GradientsLayout::Create(shape, experts);
+    layout.first_home = layout.slots.size_bytes;
+    layout.size_bytes = layout.home_offset(layers);
+    return layout;
+  }
+};
+
 }  // namespace perigee
 
 #endif  // PERIGEE_KERNELS_LAYOUT_GRADIENTS_LAYOUT_H_

@@ -106,4 +106,23 @@ std::vector<Traffic> PrefetchTraffic(const Placement& placement, int64_t expert_
   return ranks;
 }
 
+std::vector<Traffic> ReduceTraffic(const Placement& placement, int64_t expert_bytes) {
+  std::vector<Traffic> ranks(placement.geometry.ranks);
+  std::vector<bool> is_home_read(placement.geometry.experts);
+  for (int32_t rank = 0; rank < placement.geometry.ranks; ++rank) {
+    for (int32_t expert : placement.experts_to_copy_of(RankId(rank))) {
+      if (expert < 0) continue;
+      Traffic& home = ranks[placement.geometry.home_rank(expert)];
+      ranks[rank].sent_bytes += expert_bytes;
+      ranks[rank].written_bytes += expert_bytes;
+      home.received_bytes += expert_bytes;
+      if (is_home_read[expert]) continue;
+      is_home_read[expert] = true;
+      home.read_bytes += expert_bytes;
+      home.written_bytes += expert_bytes;
+    }
+  }
+  return ranks;
+}
+
 }  // namespace perigee

@@ -59,6 +59,9 @@ Traffic LocalSumTraffic(const RowCounts& rows, const ElementCosts& costs);
 Traffic CombineTraffic(const RowCounts& rows, const ElementCosts& costs);
 // [R] Fetches the weights of every expert in a slot. expert_bytes: all matrices of one expert.
 std::vector<Traffic> PrefetchTraffic(const Placement& placement, int64_t expert_bytes);
+// [R] Reads and writes the gradients of every own expert that sits in slots once, fetches those of
+// each of its slots, and clears the own slots. expert_bytes: all gradients of one expert.
+std::vector<Traffic> ReduceTraffic(const Placement& placement, int64_t expert_bytes);
 
 }  // namespace perigee
 

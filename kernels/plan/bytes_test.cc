@@ -46,6 +46,24 @@ TEST(Bytes, CountedByHand) {
   const std::vector<Traffic> prefetch = PrefetchTraffic(plan->placement, 1000);
   EXPECT_EQ(prefetch[0], (Traffic{.sent_bytes = 1000}));
   EXPECT_EQ(prefetch[1], (Traffic{.written_bytes = 1000, .received_bytes = 1000}));
+  const std::vector<Traffic> reduce = ReduceTraffic(plan->placement, 1000);
+  EXPECT_EQ(reduce[0],
+            (Traffic{.read_bytes = 1000, .written_bytes = 1000, .received_bytes = 1000}));
+  EXPECT_EQ(reduce[1], (Traffic{.written_bytes = 1000, .sent_bytes = 1000}));
+}
+
+TEST(Bytes, AnExpertInSeveralSlotsIsReadAndWrittenOnce) {
+  // Every route goes to expert 0, which the other ranks help with.
+  const Geometry geometry{
+      .ranks = 4, .experts = 4, .tokens = 2, .topk = 1, .slots = 1, .token_padding = 1};
+  const std::vector<int32_t> topk(8, 0);
+  const auto plan = PlanGroup(geometry, topk, {});
+  ASSERT_TRUE(plan.ok());
+  const std::vector<Traffic> reduce = ReduceTraffic(plan->placement, 10);
+  EXPECT_EQ(reduce[0], (Traffic{.read_bytes = 10, .written_bytes = 10, .received_bytes = 30}));
+  for (int rank : {1, 2, 3}) {
+    EXPECT_EQ(reduce[rank], (Traffic{.written_bytes = 10, .sent_bytes = 10}));
+  }
 }
 
 TEST(Bytes, WithoutRouteWeightsOnlyRowsCount) {

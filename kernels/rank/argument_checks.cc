@@ -94,6 +94,13 @@ absl::Status CheckWeightsSource(const RankShape& shape, const PlanFacts& plan,
   return CheckOutsideShard(shape, "row weights", row_weights, plan.used_rows * sizeof(float));
 }
 
+absl::Status CheckCombinedWeights(const RankShape& shape, const PlanFacts& plan,
+                                  const CombineInput& input) {
+  if (!input.own_weights) return CheckWeightsSource(shape, plan, input.row_weights);
+  if (input.row_weights == shape.own().row_weights) return absl::OkStatus();
+  return absl::InvalidArgumentError("own weights are not those in the shard");
+}
+
 absl::Status FirstError(std::initializer_list<absl::Status> checks) {
   for (const absl::Status& check : checks) {
     if (!check.ok()) return check;
@@ -308,7 +315,7 @@ absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const C
   }
   return FirstError({
       CheckRowsSource(shape, plan, input.rows),
-      CheckWeightsSource(shape, plan, input.row_weights),
+      CheckCombinedWeights(shape, plan, input),
       CheckOutsideShard(shape, "output hidden", output.hidden,
                         shape.row_bytes(shape.geometry.tokens)),
       CheckOutsideShard(shape, "output route weights", output.route_weights,

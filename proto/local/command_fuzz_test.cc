@@ -22,14 +22,15 @@ bool MayPass(const CommandEntry& entry) {
     return std::find(kinds.begin(), kinds.end(), entry.kind) != kinds.end();
   };
   const auto exactly_where = [](bool used, bool given) { return used == given; };
-  return entry.kind >= 1 && entry.kind <= 9 && entry.generation == 7 &&
-         entry.sequence == (one_of({2, 3, 4, 6, 7}) ? 11 : 0) &&
-         (entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6}) ? 1u : 0u) &&
+  return entry.kind >= 1 && entry.kind <= 10 && entry.generation == 7 &&
+         entry.sequence == (one_of({2, 3, 4, 6, 7, 10}) ? 11 : 0) &&
+         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6}) ? 1u : 0u) ||
+          (one_of({6}) && (entry.flags & ~uint32_t{2}) == 5)) &&
          exactly_where(!one_of({1, 7}), entry.plan != 0) &&
          exactly_where(one_of({9}), entry.source_plan != 0) &&
          exactly_where(one_of({4, 5}), entry.weights_version != 0) && entry.token_count >= 0 &&
          entry.token_count <= (one_of({2, 3}) ? 16 : 0) && entry.layer >= 0 &&
-         entry.layer <= (one_of({4, 5}) ? 2 : 0);
+         entry.layer <= (one_of({4, 5, 10}) ? 2 : 0);
 }
 
 uint64_t AnyNumber(std::mt19937_64& random) {

@@ -8,7 +8,7 @@ namespace perigee {
 namespace {
 
 constexpr uint32_t kFirstKind = static_cast<uint32_t>(CommandKind::kEmpty);
-constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kClonePlan);
+constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kReduceGradients);
 static_assert(std::variant_size_v<LocalOperation> == kLastKind - kFirstKind + 1);
 
 bool IsKnown(uint32_t kind) { return kind >= kFirstKind && kind <= kLastKind; }
@@ -30,12 +30,18 @@ struct Encoder {
   void operator()(const LocalCombine& combine) const {
     entry.plan = combine.plan.value;
     entry.flags = Flags(combine.route_weights);
+    if (combine.route_weights && combine.own_weights) entry.flags |= kCommandOwnWeights;
   }
   void operator()(const LocalBarrier&) const {}
   void operator()(const LocalReleasePlan& release) const { entry.plan = release.plan.value; }
   void operator()(const LocalClonePlan& clone) const {
     entry.plan = clone.plan.value;
     entry.source_plan = clone.source.value;
+  }
+
+  void operator()(const LocalReduceGradients& reduce) const {
+    entry.plan = reduce.plan.value;
+    entry.layer = reduce.layer;
   }
 
   template <typename Dispatch>
@@ -68,13 +74,15 @@ LocalOperation Read(const CommandEntry& entry) {
     case CommandKind::kRunExperts:
       return LocalRunExperts{plan, entry.layer, entry.weights_version, weighted};
     case CommandKind::kCombine:
-      return LocalCombine{plan, weighted};
+      return LocalCombine{plan, weighted, (entry.flags & kCommandOwnWeights) != 0};
     case CommandKind::kBarrier:
       return LocalBarrier{};
     case CommandKind::kReleasePlan:
       return LocalReleasePlan{plan};
     case CommandKind::kClonePlan:
       return LocalClonePlan{plan, LocalPlanId(entry.source_plan)};
+    case CommandKind::kReduceGradients:
+      return LocalReduceGradients{plan, entry.layer};
   }
   return LocalEmpty{};
 }
@@ -99,6 +107,9 @@ class Checker {
       case CommandKind::kPrefetchWeights:
       case CommandKind::kRunExperts:
         status = CheckWeights();
+        break;
+      case CommandKind::kReduceGradients:
+        status = CheckGradients();
         break;
       case CommandKind::kClonePlan:
         status = NotZero("source_plan", entry_.source_plan);
@@ -154,6 +165,13 @@ class Checker {
     return status.ok() ? NotZero("weights_version", entry_.weights_version) : status;
   }
 
+  absl::Status CheckGradients() const {
+    if (!limits_.gradients) {
+      return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer keeps no gradients"));
+    }
+    return InRange("layer", entry_.layer, limits_.layers - 1);
+  }
+
   absl::Status InRange(const char* field, int32_t value, int32_t last) const {
     if (value >= 0 && value <= last) return absl::OkStatus();
     return Invalid(field, absl::StrCat(value), absl::StrCat("0 to ", last));
@@ -188,6 +206,7 @@ bool IsCollective(CommandKind kind) {
     case CommandKind::kPrefetchWeights:
     case CommandKind::kCombine:
     case CommandKind::kBarrier:
+    case CommandKind::kReduceGradients:
       return true;
     case CommandKind::kEmpty:
     case CommandKind::kRunExperts:
@@ -218,6 +237,8 @@ const char* CommandName(CommandKind kind) {
       return "release_plan";
     case CommandKind::kClonePlan:
       return "clone_plan";
+    case CommandKind::kReduceGradients:
+      return "reduce_gradients";
   }
   return "unknown";
 }

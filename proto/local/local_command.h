@@ -23,6 +23,7 @@ enum class CommandKind : uint32_t {
   kBarrier = 7,
   kReleasePlan = 8,
   kClonePlan = 9,
+  kReduceGradients = 10,
 };
 
 // Bits of CommandEntry.flags.
@@ -31,6 +32,9 @@ enum class CommandKind : uint32_t {
 inline constexpr uint32_t kCommandRouteWeights = 1u << 0;
 // Not to be begun before the command's word in CommandPage::ready says that its inputs are there.
 inline constexpr uint32_t kCommandAwaitsInputs = 1u << 1;
+// With kCommandRouteWeights, of combine: the client has written the route weights in the shard
+// itself.
+inline constexpr uint32_t kCommandOwnWeights = 1u << 2;
 
 // Chosen by the client; 0 is none.
 using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
@@ -73,6 +77,7 @@ struct LocalRunExperts {
 struct LocalCombine {
   LocalPlanId plan;
   bool route_weights = false;
+  bool own_weights = false;  // with route_weights: not those that a dispatch has left there
   friend bool operator==(const LocalCombine&, const LocalCombine&) = default;
 };
 // Collective.
@@ -91,10 +96,18 @@ struct LocalClonePlan {
   friend bool operator==(const LocalClonePlan&, const LocalClonePlan&) = default;
 };
 
+// Collective. The gradients of a layer, which lie in the memory that came with the attachment.
+struct LocalReduceGradients {
+  LocalPlanId plan;
+  int32_t layer = 0;  // in [0, layers)
+  friend bool operator==(const LocalReduceGradients&, const LocalReduceGradients&) = default;
+};
+
 // In the order of CommandKind.
 using LocalOperation =
     std::variant<LocalEmpty, LocalDispatch, LocalDispatchWithPlan, LocalPrefetchWeights,
-                 LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan>;
+                 LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan,
+                 LocalReduceGradients>;
 
 struct LocalCommand {
   Sequence sequence;  // of a collective operation; 0 for a local one
@@ -115,6 +128,7 @@ struct CommandLimits {
   Sequence next_sequence;  // of the next collective operation
   int32_t tokens = 0;      // S
   int32_t layers = 0;      // 0: the buffer keeps no weights
+  bool gradients = false;  // whether it keeps gradients
 };
 
 // position is left 0. A local operation's sequence is written as 0.

@@ -43,14 +43,14 @@ TEST(LocalCommandTest, KindsHaveNamesAndTheUnknownNone) {
   EXPECT_STREQ(CommandName(KindOf(LocalClonePlan{})), "clone_plan");
   EXPECT_STREQ(CommandName(KindOf(LocalEmpty{})), "empty");
   EXPECT_STREQ(CommandName(static_cast<CommandKind>(0)), "unknown");
-  EXPECT_STREQ(CommandName(static_cast<CommandKind>(10)), "unknown");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(11)), "unknown");
 }
 
 TEST(LocalCommandTest, RefusesUnknownKinds) {
   CommandEntry entry = Entry(LocalEmpty{});
-  for (const uint32_t kind : {0u, 10u, 0xffffffffu}) {
+  for (const uint32_t kind : {0u, 11u, 0xffffffffu}) {
     entry.kind = kind;
-    ExpectInvalid(entry, "expected 1 to 9");
+    ExpectInvalid(entry, "expected 1 to 10");
     EXPECT_FALSE(TakesSequence(entry));
   }
 }
@@ -94,13 +94,29 @@ TEST(LocalCommandTest, RefusesWeightsWhereNoneAreKept) {
   EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("the buffer keeps no weights"));
 }
 
+TEST(LocalCommandTest, RefusesGradientsWhereNoneAreKept) {
+  CommandLimits limits = kTestLimits;
+  limits.gradients = false;
+  const absl::StatusOr<LocalCommand> decoded =
+      DecodeCommand(Entry(LocalReduceGradients{kPlan, 0}), limits);
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("the buffer keeps no gradients"));
+}
+
 TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
   CommandEntry entry = Entry(LocalBarrier{});
   entry.plan = 1;
   ExpectInvalid(entry, "(barrier): plan is 1, expected 0");
   entry = Entry(LocalCombine{kPlan, true});
-  entry.flags |= 4;
+  entry.flags |= 8;
+  ExpectInvalid(entry, "flags is 9, expected 1");
+  entry.flags = kCommandOwnWeights;
+  ExpectInvalid(entry, "flags is 4, expected 0");
+  entry = Entry(LocalDispatch{kPlan, 1, true});
+  entry.flags |= kCommandOwnWeights;
   ExpectInvalid(entry, "flags is 5, expected 1");
+  entry = Entry(LocalReduceGradients{kPlan, 1});
+  entry.weights_version = 1;
+  ExpectInvalid(entry, "(reduce_gradients): weights_version is 1, expected 0");
   entry = Entry(LocalPrefetchWeights{kPlan, 1, 1});
   entry.flags = kCommandRouteWeights;
   ExpectInvalid(entry, "flags is 1, expected 0");

@@ -54,10 +54,11 @@ LocalCommand RandomCommand(std::mt19937_64& random) {
       LocalDispatchWithPlan{plan, tokens, weighted},
       LocalPrefetchWeights{plan, layer, version},
       LocalRunExperts{plan, layer, version, weighted},
-      LocalCombine{plan, weighted},
+      LocalCombine{plan, weighted, weighted && random() % 2 == 0},
       LocalBarrier{},
       LocalReleasePlan{plan},
       LocalClonePlan{plan, LocalPlanId(random() | 1)},
+      LocalReduceGradients{plan, layer},
   };
   LocalCommand command;
   command.operation = operations[random() % std::size(operations)];

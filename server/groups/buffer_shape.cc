@@ -34,6 +34,9 @@ absl::Status CheckWeights(const v1::BufferShape& shape) {
                                                    " and intermediate is ", shape.intermediate(),
                                                    ", expected both or neither to be 0"));
   }
+  if (shape.gradients() && shape.layers() == 0) {
+    return absl::InvalidArgumentError("gradients are wanted and layers is 0, expected layers");
+  }
   return absl::OkStatus();
 }
 
@@ -56,6 +59,11 @@ absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int3
   if (!valid.ok()) return valid;
   const absl::Status weights = CheckWeights(complete);
   if (!weights.ok()) return weights;
+  if (complete.gradients() && geometry.slots < geometry.experts_per_rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradients are wanted and slots is ", geometry.slots,
+                     ", expected at least experts / ranks = ", geometry.experts_per_rank()));
+  }
   return complete;
 }
 

@@ -63,6 +63,25 @@ TEST(CompleteShape, RefusalsNameTheValueAndWhatWasExpected) {
   refused([](auto& s) { s.set_intermediate(0); }, "layers is 2", "both or neither");
   refused([](auto& s) { s.set_layers(0); }, "layers is 0", "both or neither");
   refused([](auto& s) { s.set_layers(5000); }, "layers is 5000", "expected 0 to 4096");
+  const auto gradients = [](auto& s) { s.set_gradients(true); };
+  EXPECT_TRUE(([&] {
+    v1::BufferShape shape = Shape();
+    gradients(shape);
+    return CompleteShape(shape, 4).ok();
+  }()));
+  refused(
+      [&](auto& s) {
+        gradients(s);
+        s.set_slots(3);
+      },
+      "slots is 3", "at least experts / ranks = 4");
+  refused(
+      [&](auto& s) {
+        gradients(s);
+        s.set_layers(0);
+        s.set_intermediate(0);
+      },
+      "layers is 0", "expected layers");
   refused([](auto& s) { s.set_tokens(1 << 28); }, "268435456", "less than 2^31");
 }
 

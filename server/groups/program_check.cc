@@ -35,6 +35,14 @@ class OperationCheck {
     if (version == 0) Refuse("weights_version is 0, expected the version that was written");
     return *this;
   }
+  OperationCheck& HasGradients(int32_t layer) {
+    if (!shape_.gradients()) {
+      Refuse("the buffer keeps no gradients");
+    } else if (layer < 0 || layer >= shape_.layers()) {
+      Refuse(absl::StrCat("layer is ", layer, ", expected 0 to ", shape_.layers() - 1));
+    }
+    return *this;
+  }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -93,6 +101,11 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
           .MayBeNamed("route_weights_output", combine.route_weights_output())
           .status();
     }
+    case v1::ProgramOperation::kReduceGradients:
+      return OperationCheck(index, "reduce_gradients", shape)
+          .Named("plan", operation.reduce_gradients().plan())
+          .HasGradients(operation.reduce_gradients().layer())
+          .status();
     case v1::ProgramOperation::kBarrier:
     case v1::ProgramOperation::kProbeCopy:
       return absl::OkStatus();
@@ -102,7 +115,7 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
   return absl::InvalidArgumentError(
       absl::StrCat("operation ", index,
                    " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
-                   "barrier or probe_copy"));
+                   "barrier, probe_copy or reduce_gradients"));
 }
 
 absl::Status CheckKeptDurations(const v1::Program& program) {

@@ -106,6 +106,41 @@ TEST_P(CombineContractTest, RandomGroups) {
   }
 }
 
+// As a framework's backward does: the rows were dispatched without weights.
+TEST_P(CombineContractTest, GathersWeightsThatTheCallerHasWritten) {
+  std::mt19937_64 random(TestSeed());
+  const GroupInput input =
+      PlainGroup(random, {.ranks = 3, .experts = 6, .tokens = 9, .topk = 3, .slots = 2});
+  RankGroup group(backends(), OptionsFor(input.geometry));
+  std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), 1);
+  for (RankInput& rank : inputs) rank.route_weights.clear();
+  const std::vector<DispatchResult> made = group.Dispatch(inputs, Copy::kInPlace);
+  const RankWeights weights = RandomRowWeights(random, group);
+  std::vector<std::vector<float>> gathered(group.ranks());
+  const Sequence sequence = group.NextSequence();
+  ExpectOk(group.OnAll([&](int32_t rank) {
+    DataPath& path = group.path(rank);
+    const auto* bytes = reinterpret_cast<const std::byte*>(weights[rank].data());
+    absl::Status status =
+        backend(rank).CopyIn(reinterpret_cast<std::byte*>(path.row_weights()),
+                             absl::MakeConstSpan(bytes, weights[rank].size() * sizeof(float)));
+    if (!status.ok()) return status;
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs[rank].hidden.size());
+    const DeviceArray<float> route_weights(backend(rank), input.geometry.routes());
+    const CombineOutput out{hidden.data(), route_weights.data()};
+    const CombineInput dispatched{path.rows(), path.row_weights()};
+    EXPECT_THAT(std::string(path.Combine(sequence, made[rank].plan, dispatched, out).message()),
+                HasSubstr("the shard holds row weights of no plan"));
+    status = path.Combine(sequence, made[rank].plan, {path.rows(), path.row_weights(), true}, out);
+    gathered[rank] = route_weights.Get();
+    return status;
+  }));
+  const ReferencePlan plan = PlanByTheRules(input);
+  for (int32_t rank = 0; rank < group.ranks(); ++rank) {
+    EXPECT_EQ(gathered[rank], ExpectedWeights(group, plan, rank, weights));
+  }
+}
+
 TEST_P(CombineContractTest, LargeRowsSharedByThreadsWithoutWeights) {
   std::mt19937_64 random(TestSeed());
   const GroupInput input =

@@ -68,6 +68,22 @@ TEST_F(BenchRunTest, MeasuresEverythingShapeByShape) {
   EXPECT_TRUE(NothingLeft(absl::ZeroDuration())) << "when the command has ended";
 }
 
+TEST_F(BenchRunTest, MovesWeightsAndGradients) {
+  for (const auto& [what, last] :
+       {std::pair{"prefetch", "dispatch_and_prefetch"}, std::pair{"reduce", "reduce_gradients"}}) {
+    const Result result = RunPerigee({"bench", what, "--shape", "S32,H64,K4,E16,I32",
+                                      "--iterations", "2", "--warmup", "1", "--json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto json = ParseJson(result.out).fields();
+    const auto& shape = json.at("shapes").list_value().values(0);
+    EXPECT_EQ(Operations(shape).back(), last);
+    const auto& measured = shape.struct_value().fields().at("operations").list_value();
+    for (const auto& operation : measured.values()) {
+      EXPECT_GT(operation.struct_value().fields().at("total_bytes").number_value(), 0);
+    }
+  }
+}
+
 TEST_F(BenchRunTest, ARunningClusterIsUsedAndLeftAsItWas) {
   StartCluster(2);
   const Result result = Bench({"--shape", "S32,H64,K4,E16", "--address", address_, "--solo"});

@@ -287,8 +287,8 @@ absl::StatusOr<EmbeddedAttachment> AttachServer::HandOverEmbedded(const AttachRe
   if (!handed.attachment->Start()) return absl::UnavailableError("the attachment has been ended");
   handed.reply = handed.attachment->reply();
   handed.shape = handed.attachment->shape();
-  const std::array<int, kAttachParts> descriptors = handed.attachment->descriptors();
-  for (size_t part = 0; part < kAttachParts; ++part) {
+  const std::vector<int> descriptors = handed.attachment->descriptors();
+  for (size_t part = 0; part < descriptors.size(); ++part) {
     handed.descriptors[part] = FileDescriptor(fcntl(descriptors[part], F_DUPFD_CLOEXEC, 0));
     if (handed.descriptors[part].valid()) continue;
     handed.attachment->Stop(Ended("this process has no descriptors left for its client"));

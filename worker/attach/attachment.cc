@@ -72,6 +72,8 @@ AttachReply Attachment::reply() const {
   reply.size_bytes[static_cast<size_t>(AttachPart::kArena)] = memory_->arena_bytes();
   const ShardPlace shard = buffer_->shard_place();
   reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)] = shard.size_bytes;
+  reply.size_bytes[static_cast<size_t>(AttachPart::kGradients)] =
+      buffer_->gradients_place().size_bytes;
   reply.rows_offset = shard.rows_offset;
   reply.row_weights_offset = shard.row_weights_offset;
   const std::string device = environment_.backend.info().device_uuid;
@@ -79,9 +81,12 @@ AttachReply Attachment::reply() const {
   return reply;
 }
 
-std::array<int, kAttachParts> Attachment::descriptors() const {
-  return {memory_->page_descriptor(), memory_->arena_descriptor(),
-          buffer_->shard_place().descriptor};
+std::vector<int> Attachment::descriptors() const {
+  std::vector<int> descriptors = {memory_->page_descriptor(), memory_->arena_descriptor(),
+                                  buffer_->shard_place().descriptor};
+  const GradientsPlace gradients = buffer_->gradients_place();
+  if (gradients.size_bytes > 0) descriptors.push_back(gradients.descriptor);
+  return descriptors;
 }
 
 bool Attachment::Start() {

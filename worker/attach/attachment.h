@@ -61,7 +61,7 @@ class Attachment final : public BufferGuest {
 
   // What the client is sent.
   AttachReply reply() const;
-  std::array<int, kAttachParts> descriptors() const;
+  std::vector<int> descriptors() const;
   const BufferShape& shape() const { return buffer_->shape(); }
 
   // Serves the client from now on. False: it has been stopped meanwhile.

@@ -65,7 +65,7 @@ LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
 
 void LocalExecutor::Begin(const CommandEntry& entry) {
   const CommandLimits limits{group_.generation, next_sequence_, site_.shape.geometry.tokens,
-                             site_.shape.layers};
+                             site_.shape.layers, site_.shape.gradients};
   Start(entry, DecodeCommand(entry, limits));
 }
 
@@ -256,7 +256,7 @@ Failure LocalExecutor::Operate(const LocalCombine& operation, Sequence sequence)
   if (!plan.ok()) return Refused(plan.status());
   const CombineOutput output{arena_.output,
                              operation.route_weights ? arena_.gathered_weights : nullptr};
-  return operations_.Combine(sequence, *plan, output);
+  return operations_.Combine(sequence, *plan, output, operation.own_weights);
 }
 
 Failure LocalExecutor::Operate(const LocalBarrier&, Sequence sequence) {
@@ -274,6 +274,12 @@ Failure LocalExecutor::Operate(const LocalClonePlan& operation, Sequence) {
   if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
   KeepPlan(operation.plan, *std::move(plan), /*made=*/false);
   return Failure();
+}
+
+Failure LocalExecutor::Operate(const LocalReduceGradients& operation, Sequence sequence) {
+  absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
+  if (!plan.ok()) return Refused(plan.status());
+  return operations_.ReduceGradients(sequence, *plan, operation.layer);
 }
 
 absl::StatusOr<PlanPtr> LocalExecutor::FindPlan(LocalPlanId id) const {

@@ -88,6 +88,7 @@ class LocalExecutor {
   Failure Operate(const LocalBarrier& operation, Sequence sequence);
   Failure Operate(const LocalReleasePlan& operation, Sequence sequence);
   Failure Operate(const LocalClonePlan& operation, Sequence sequence);
+  Failure Operate(const LocalReduceGradients& operation, Sequence sequence);
 
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;

@@ -26,6 +26,7 @@ class LocalExecutorTest : public ::testing::Test {
     shape_.hidden = 8;
     shape_.intermediate = 8;
     shape_.layers = 2;
+    shape_.gradients = true;
     memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
     DataPathOptions options;
     options.geometry = shape_.geometry;
@@ -103,6 +104,28 @@ TEST_F(LocalExecutorTest, ALayerRunsOnTheArena) {
   EXPECT_EQ(objects_.last_sequence(), Sequence(9));
   EXPECT_EQ(executor_->in_collective(), 0u);
   EXPECT_FALSE(executor_->fatal().has_value());
+}
+
+TEST_F(LocalExecutorTest, WeightsThatTheClientHasWrittenNeedNoDispatch) {
+  ExpectOk(LocalDispatch{kPlan, 1, false});
+  ExpectOk(LocalCombine{kPlan, true, true});
+  EXPECT_TRUE(path_->last_combine().own_weights);
+  EXPECT_EQ(path_->last_combine().row_weights, path_->row_weights());
+  ExpectOk(LocalDispatch{kPlan, 1, false});
+  EXPECT_THAT(std::string(Do(LocalCombine{kPlan, true}).status.message()),
+              HasSubstr("dispatched without"));
+}
+
+TEST_F(LocalExecutorTest, GradientsAreReducedByAPlanThatLives) {
+  ExpectOk(LocalDispatch{kPlan, 1, false});
+  EXPECT_EQ(Do(LocalReduceGradients{LocalPlanId(77), 0}).reason, "STALE_OBJECT");
+  EXPECT_THAT(std::string(Do(LocalReduceGradients{kPlan, 9}).status.message()),
+              HasSubstr("layer is 9"));
+  ExpectOk(LocalReduceGradients{kPlan, 1});
+  EXPECT_EQ(path_->last_gradients().layer, 1);
+  EXPECT_EQ(path_->last_gradients().own_slots, memory_->own_gradients()->data());
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 5", "decline 6", "decline 7", "reduce_gradients 8"));
 }
 
 TEST_F(LocalExecutorTest, PlansLiveByTheirIds) {

@@ -28,12 +28,23 @@ size_t SlotBytes(const BufferShape& shape) {
   return WeightsLayout::Slots(shape.weights(), shape.geometry.slots).size_bytes;
 }
 
+GradientBlockLayout GradientsOf(const BufferShape& shape) {
+  if (!shape.gradients) return GradientBlockLayout();
+  return GradientBlockLayout::Create(shape.weights(), shape.geometry.slots,
+                                     shape.geometry.experts_per_rank(), shape.layers);
+}
+
+bool IsKind(const PartDescription& description, PartKind kind) {
+  return description.kind == static_cast<uint32_t>(kind);
+}
+
 }  // namespace
 
 uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
   const uint64_t home_bytes =
       shape.has_weights() ? uint64_t{HomeLayout(shape).size_bytes} * shape.layers : 0;
-  return ShardOf(shape).words_bytes() + RowsBytes(shape) + home_bytes + SlotBytes(shape);
+  return ShardOf(shape).words_bytes() + RowsBytes(shape) + home_bytes + SlotBytes(shape) +
+         GradientsOf(shape).size_bytes;
 }
 
 absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,
@@ -59,6 +70,7 @@ BufferMemory::BufferMemory(Backend& backend, const BufferShape& shape, RankId ra
       shape_(shape),
       rank_(rank),
       home_layout_(HomeLayout(shape)),
+      gradients_layout_(GradientsOf(shape)),
       ranks_(shape.geometry.ranks) {
   PERIGEE_CHECK(rank.value >= 0 && rank.value < shape.geometry.ranks);
 }
@@ -90,6 +102,14 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
     own.homes.push_back(*std::move(home));
   }
   if (absl::Status status = check_wanted(); !status.ok()) return status;
+  if (shape_.gradients) {
+    // Peers import it for reading only, but this rank's local client writes to it.
+    absl::StatusOr<std::unique_ptr<Memory>> gradients =
+        backend_.AllocateShared(gradients_layout_.size_bytes, PeerAccess::kReadWrite);
+    if (!gradients.ok()) return gradients.status();
+    own.gradients = *std::move(gradients);
+    if (absl::Status status = check_wanted(); !status.ok()) return status;
+  }
   if (SlotBytes(shape_) == 0) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<Memory>> slots = backend_.AllocatePrivate(SlotBytes(shape_));
   if (slots.ok()) slots_ = *std::move(slots);
@@ -103,26 +123,25 @@ std::vector<PartDescription> BufferMemory::part_descriptions() const {
   for (int32_t layer = 0; layer < shape_.layers; ++layer) {
     parts.push_back({static_cast<uint32_t>(PartKind::kHomeBlock), layer, home_layout_.size_bytes});
   }
+  if (shape_.gradients) {
+    parts.push_back(
+        {static_cast<uint32_t>(PartKind::kGradients), -1, gradients_layout_.size_bytes});
+  }
   return parts;
 }
 
-std::vector<OfferedPart> BufferMemory::parts() const {
+const Memory& BufferMemory::PartOf(const PartDescription& description) const {
   const RankParts& own = of(rank_);
+  if (IsKind(description, PartKind::kShard)) return *own.shard;
+  if (IsKind(description, PartKind::kShardRows)) return *own.shard_rows;
+  if (IsKind(description, PartKind::kGradients)) return *own.gradients;
+  return *own.homes[description.layer];
+}
+
+std::vector<OfferedPart> BufferMemory::parts() const {
   std::vector<OfferedPart> parts;
   for (const PartDescription& description : part_descriptions()) {
-    const Memory* memory = nullptr;
-    switch (static_cast<PartKind>(description.kind)) {
-      case PartKind::kShard:
-        memory = own.shard.get();
-        break;
-      case PartKind::kShardRows:
-        memory = own.shard_rows.get();
-        break;
-      case PartKind::kHomeBlock:
-        memory = own.homes[description.layer].get();
-        break;
-    }
-    parts.push_back({description, memory->descriptor()});
+    parts.push_back({description, PartOf(description).descriptor()});
   }
   return parts;
 }
@@ -135,15 +154,18 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto kind = static_cast<PartKind>(expected[i].kind);
     const bool is_home = kind == PartKind::kHomeBlock;
+    const bool is_shard = kind == PartKind::kShard || kind == PartKind::kShardRows;
     absl::StatusOr<std::unique_ptr<Memory>> memory =
         backend_.Import(descriptors[i].Release(), expected[i].size_bytes,
-                        is_home ? PeerAccess::kReadOnly : PeerAccess::kReadWrite);
+                        is_shard ? PeerAccess::kReadWrite : PeerAccess::kReadOnly);
     if (!memory.ok()) {
       return absl::Status(memory.status().code(), absl::StrCat("memory of rank ", peer.value, ": ",
                                                                memory.status().message()));
     }
     if (is_home) {
       parts.homes.push_back(*std::move(memory));
+    } else if (kind == PartKind::kGradients) {
+      parts.gradients = *std::move(memory);
     } else {
       (kind == PartKind::kShard ? parts.shard : parts.shard_rows) = *std::move(memory);
     }
@@ -177,6 +199,25 @@ std::vector<const std::byte*> BufferMemory::homes(int32_t layer) const {
     homes.push_back(parts.homes[layer]->data());
   }
   return homes;
+}
+
+ExpertGradients BufferMemory::gradients(int32_t layer) const {
+  PERIGEE_CHECK(shape_.gradients && layer >= 0 && layer < shape_.layers);
+  std::byte* own = of(rank_).gradients->data();
+  const size_t home = gradients_layout_.home_offset(layer);
+  const auto matrix = [&](size_t offset) { return reinterpret_cast<float*>(own + home + offset); };
+  ExpertGradients gradients;
+  gradients.layer = layer;
+  gradients.shape = shape_.weights();
+  gradients.home_gate = matrix(gradients_layout_.home.gate);
+  gradients.home_up = matrix(gradients_layout_.home.up);
+  gradients.home_down = matrix(gradients_layout_.home.down);
+  for (const RankParts& parts : ranks_) {
+    PERIGEE_CHECK(parts.gradients != nullptr);
+    gradients.slots.push_back(parts.gradients->data());
+  }
+  gradients.own_slots = own;
+  return gradients;
 }
 
 }  // namespace perigee

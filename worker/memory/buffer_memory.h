@@ -1,5 +1,5 @@
-// The memory of one buffer as one rank has it: its own part (shard, home weights, slots) and the
-// mappings of its peers' parts.
+// The memory of one buffer as one rank has it: its own part (shard, home weights, slots, gradients)
+// and the mappings of its peers' parts.
 #ifndef PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
 #define PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
 
@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
+#include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/weights_layout.h"
 #include "proto/local/file_descriptor.h"
 #include "proto/local/wait_limit.h"
@@ -38,7 +39,8 @@ class BufferMemory {
   BufferMemory& operator=(const BufferMemory&) = delete;
 
   // What peers fetch: parts 0 and 1 are the two of the shard (kernels/layout/shard_layout.h), part
-  // 2 + l the home block of layer l. Every rank's parts have the same descriptions.
+  // 2 + l the home block of layer l, and behind these the gradients where they are kept. Every
+  // rank's parts have the same descriptions.
   std::vector<OfferedPart> parts() const;
   std::vector<PartDescription> part_descriptions() const;
   // Maps a peer's parts. INVALID_ARGUMENT names the peer where a descriptor is not what it should
@@ -50,10 +52,16 @@ class BufferMemory {
   std::vector<std::byte*> shard_rows() const;
   std::vector<const std::byte*> homes(int32_t layer) const;
 
+  // One layer's, of a shape with gradients.
+  ExpertGradients gradients(int32_t layer) const;
+
   // What a local client may have of this rank's shard.
   const Memory& own_shard_rows() const { return *of(rank_).shard_rows; }
   std::byte* own_home(int32_t layer) const { return of(rank_).homes[layer]->data(); }
   const WeightsLayout& home_layout() const { return home_layout_; }
+  // Null where none are kept.
+  const Memory* own_gradients() const { return of(rank_).gradients.get(); }
+  const GradientBlockLayout& gradients_layout() const { return gradients_layout_; }
   std::byte* slots() const { return slots_ ? slots_->data() : nullptr; }
   RankId rank() const { return rank_; }
   uint64_t allocated_bytes() const { return NeededBytes(shape_); }
@@ -63,16 +71,19 @@ class BufferMemory {
     std::unique_ptr<Memory> shard;  // its words
     std::unique_ptr<Memory> shard_rows;
     std::vector<std::unique_ptr<Memory>> homes;  // [layers]
+    std::unique_ptr<Memory> gradients;           // null where none are kept
   };
 
   BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);
   absl::Status AllocateOwn(const Interrupt* stop);
+  const Memory& PartOf(const PartDescription& description) const;
   const RankParts& of(RankId rank) const { return ranks_[rank.value]; }
 
   Backend& backend_;
   const BufferShape shape_;
   const RankId rank_;
   const WeightsLayout home_layout_;
+  const GradientBlockLayout gradients_layout_;
   std::vector<RankParts> ranks_;   // [R]
   std::unique_ptr<Memory> slots_;  // null where B or the layers are 0
 };

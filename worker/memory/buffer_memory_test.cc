@@ -91,6 +91,48 @@ TEST(BufferMemoryTest, CountsWhatItTakes) {
   }
 }
 
+// Slots and their gradients are one pool for all layers.
+TEST(BufferMemoryTest, ALayerAddsItsOwnExpertsAndNothingElse) {
+  for (const bool gradients : {false, true}) {
+    std::vector<uint64_t> taken;
+    for (const int32_t layers : {1, 4, 16}) {
+      BufferShape shape = Shape(2, layers, 2);
+      shape.gradients = gradients;
+      taken.push_back(BufferMemory::NeededBytes(shape));
+    }
+    const uint64_t home = WeightsLayout::Home({16, 8}, 2).size_bytes +
+                          (gradients ? GradientsLayout::Create({16, 8}, 2).size_bytes : 0);
+    EXPECT_EQ(taken[1] - taken[0], 3 * home);
+    EXPECT_EQ(taken[2] - taken[1], 12 * home);
+  }
+}
+
+TEST(BufferMemoryTest, GradientsAreTakenWhereAskedForAndSeenByPeers) {
+  FakeBackend backend;
+  BufferShape shape = Shape(2, 3, 2);
+  const uint64_t without = BufferMemory::NeededBytes(shape);
+  EXPECT_EQ((*BufferMemory::Allocate(backend, shape, RankId(0)))->own_gradients(), nullptr);
+  shape.gradients = true;
+  auto own = *BufferMemory::Allocate(backend, shape, RankId(0));
+  auto peer = *BufferMemory::Allocate(backend, shape, RankId(1));
+  EXPECT_EQ(own->allocated_bytes() - without, own->own_gradients()->size_bytes());
+  EXPECT_EQ(own->part_descriptions().back().kind, static_cast<uint32_t>(PartKind::kGradients));
+  ASSERT_TRUE(own->ImportPeer(RankId(1), Duplicates(*peer)).ok());
+  ASSERT_TRUE(peer->ImportPeer(RankId(0), Duplicates(*own)).ok());
+  const ExpertGradients of_peer = peer->gradients(2);
+  std::memset(of_peer.own_slots, 0x5a, 8);
+  EXPECT_EQ(own->gradients(0).slots[1][7], std::byte{0x5a});
+  EXPECT_EQ(of_peer.layer, 2);
+  EXPECT_EQ(of_peer.shape, shape.weights());
+  // Matrices of layers and of slots lie apart from each other, within the block.
+  const auto* begin = reinterpret_cast<const float*>(of_peer.own_slots);
+  const size_t slot_floats = GradientsLayout::Create(shape.weights(), 2).size_bytes / sizeof(float);
+  EXPECT_EQ(peer->gradients(0).home_gate - begin, static_cast<ptrdiff_t>(slot_floats));
+  EXPECT_EQ(of_peer.home_gate - peer->gradients(1).home_gate, static_cast<ptrdiff_t>(slot_floats));
+  EXPECT_GE(of_peer.home_up - of_peer.home_gate, 2 * 16 * 8);
+  EXPECT_GE(of_peer.home_down - of_peer.home_up, 2 * 16 * 8);
+}
+
 TEST(BufferMemoryTest, TooLittleMemoryNamesBothNumbers) {
   FakeBackend backend;
   backend.set_free_bytes(1000);

@@ -11,7 +11,9 @@ namespace {
 
 // Far above any model; with them no size overflows 64 bits.
 constexpr int32_t kMaxRowElements = 1 << 17;
-constexpr int32_t kMaxLayers = kMaxParts - 2;
+constexpr int32_t kMaxLayers = kMaxParts - 3;
+// They are twice as large as their weights.
+constexpr int32_t kMaxLayersWithGradients = kMaxLayers / 2;
 
 absl::Status CheckRow(absl::string_view field, int32_t value, int32_t least) {
   if (value >= least && value <= kMaxRowElements && value % 8 == 0) return absl::OkStatus();
@@ -31,6 +33,22 @@ absl::Status CheckLayers(int32_t layers, int32_t intermediate) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGradients(const BufferShape& shape) {
+  if (!shape.gradients) return absl::OkStatus();
+  if (shape.layers > kMaxLayersWithGradients) {
+    return absl::InvalidArgumentError(absl::StrCat("gradients are wanted and layers is ",
+                                                   shape.layers, ", expected at most ",
+                                                   kMaxLayersWithGradients));
+  }
+  if (!shape.has_weights()) {
+    return absl::InvalidArgumentError("gradients are wanted and layers is 0, expected layers");
+  }
+  if (shape.geometry.slots >= shape.geometry.experts_per_rank()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("gradients are wanted and slots is ", shape.geometry.slots,
+                   ", expected at least experts / ranks = ", shape.geometry.experts_per_rank()));
+}
+
 }  // namespace
 
 absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_t ranks) {
@@ -44,10 +62,12 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   shape.hidden = wire.hidden();
   shape.intermediate = wire.intermediate();
   shape.layers = wire.layers();
+  shape.gradients = wire.gradients();
   absl::Status status = ValidateGeometry(shape.geometry);
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);
   if (status.ok()) status = CheckRow("intermediate", shape.intermediate, 0);
   if (status.ok()) status = CheckLayers(shape.layers, shape.intermediate);
+  if (status.ok()) status = CheckGradients(shape);
   if (!status.ok()) return status;
   return shape;
 }

@@ -18,6 +18,8 @@ struct BufferShape {
   int32_t intermediate = 0;  // H'; 0: no weights are kept
   int32_t layers = 0;        // 0 exactly where H' is 0
 
+  bool gradients = false;  // only where there are weights and B >= E/R
+
   bool has_weights() const { return layers > 0; }
   WeightsShape weights() const { return WeightsShape{hidden, intermediate}; }
   friend bool operator==(const BufferShape&, const BufferShape&) = default;

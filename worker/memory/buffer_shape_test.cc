@@ -71,6 +71,21 @@ TEST(BufferShapeTest, EveryBadFieldIsNamed) {
   EXPECT_FALSE(ParseBufferShape(Good(), 0).ok());
 }
 
+TEST(BufferShapeTest, GradientsNeedWeightsAndASlotForEachRemoteExpert) {
+  v1::BufferShape wire = Good();
+  EXPECT_FALSE(ParseBufferShape(wire, 2)->gradients);
+  wire.set_gradients(true);
+  EXPECT_TRUE(ParseBufferShape(wire, 2)->gradients);
+  const auto message = [&] { return std::string(ParseBufferShape(wire, 2).status().message()); };
+  wire.set_slots(3);
+  EXPECT_THAT(message(), HasSubstr("slots is 3, expected at least experts / ranks = 4"));
+  wire.set_slots(9);
+  EXPECT_TRUE(ParseBufferShape(wire, 2).ok());
+  wire.set_layers(0);
+  wire.set_intermediate(0);
+  EXPECT_THAT(message(), HasSubstr("layers is 0"));
+}
+
 TEST(BufferShapeTest, TheLargestShapeDoesNotOverflowItsBytes) {
   v1::BufferShape wire = Good();
   wire.set_hidden(1 << 17);
@@ -83,6 +98,12 @@ TEST(BufferShapeTest, TheLargestShapeDoesNotOverflowItsBytes) {
   ASSERT_TRUE(shape.ok()) << shape.status();
   // 1024 layers of 3 matrices of 2^34 elements of 2 bytes for 2^16 experts, and more.
   EXPECT_GT(BufferMemory::NeededBytes(*shape), uint64_t{3} << 61);
+  wire.set_gradients(true);
+  EXPECT_FALSE(ParseBufferShape(wire, 1).ok());
+  wire.set_layers(512);
+  shape = ParseBufferShape(wire, 1);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_GT(BufferMemory::NeededBytes(*shape), uint64_t{9} << 60);
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
       return Combine(operation.combine(), sequence);
     case v1::ProgramOperation::kBarrier:
       return operations_.Barrier(sequence);
+    case v1::ProgramOperation::kReduceGradients:
+      return ReduceGradients(operation.reduce_gradients(), sequence);
     case v1::ProgramOperation::kProbeCopy:
       return ProbeCopy(operation.probe_copy());
     case v1::ProgramOperation::OPERATION_NOT_SET:
@@ -168,6 +170,13 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
                  absl::StrCat("the combine of sequence ", sequence.value, " ended early"));
   }
   return failure;
+}
+
+Failure OperationLauncher::ReduceGradients(const v1::ReduceGradientsOperation& operation,
+                                           Sequence sequence) {
+  absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
+  if (!plan.ok()) return Refused(plan.status());
+  return operations_.ReduceGradients(sequence, *plan, operation.layer());
 }
 
 Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {

@@ -50,6 +50,7 @@ class OperationLauncher {
   Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence);
   Failure RunExperts(const v1::RunExpertsOperation& operation);
   Failure Combine(const v1::CombineOperation& operation, Sequence sequence);
+  Failure ReduceGradients(const v1::ReduceGradientsOperation& operation, Sequence sequence);
   Failure ProbeCopy(const v1::ProbeCopyOperation& operation);
 
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;

@@ -24,6 +24,15 @@ absl::Status CheckWeights(int32_t layer, uint64_t version, const BufferShape& sh
   return absl::OkStatus();
 }
 
+absl::Status Check(const v1::ReduceGradientsOperation& reduce, const BufferShape& shape) {
+  absl::Status status = CheckObjectName("plan", reduce.plan());
+  if (!status.ok()) return status;
+  if (!shape.gradients) return absl::InvalidArgumentError("the buffer keeps no gradients");
+  if (reduce.layer() >= 0 && reduce.layer() < shape.layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer is ", reduce.layer(), ", the buffer has ", shape.layers));
+}
+
 absl::Status Check(const v1::DispatchOperation& dispatch) {
   absl::Status status = CheckObjectName("hidden", dispatch.hidden());
   if (status.ok()) status = CheckOptionalName("route_weights", dispatch.route_weights());
@@ -62,6 +71,8 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
                           operation.run_experts().weights_version(), shape);
     case Kind::kCombine:
       return Check(operation.combine());
+    case Kind::kReduceGradients:
+      return Check(operation.reduce_gradients(), shape);
     case Kind::kBarrier:
     case Kind::kProbeCopy:
       return absl::OkStatus();
@@ -161,6 +172,8 @@ const char* OperationName(const v1::ProgramOperation& operation) {
       return "barrier";
     case Kind::kProbeCopy:
       return "probe_copy";
+    case Kind::kReduceGradients:
+      return "reduce_gradients";
     case Kind::OPERATION_NOT_SET:
       break;
   }

@@ -16,6 +16,7 @@ BufferShape Shape() {
   shape.hidden = 16;
   shape.intermediate = 24;
   shape.layers = 2;
+  shape.gradients = true;
   return shape;
 }
 
@@ -33,6 +34,7 @@ constexpr char kGood[] = R"pb(
   operations { dispatch { hidden: "x" saved_plan: "p" } }
   operations { barrier {} }
   operations { probe_copy { to_next_rank: true } }
+  operations { reduce_gradients { plan: "p" layer: 1 } }
   iterations: 3
   keep_durations: true
 )pb";
@@ -46,7 +48,7 @@ TEST(ProgramCheckTest, RunExpertsAndProbeCopyAreLocal) {
     if (IsCollective(operation)) collective.push_back(OperationName(operation));
   }
   EXPECT_EQ(collective, (std::vector<std::string>{"dispatch", "prefetch_weights", "combine",
-                                                  "dispatch", "barrier"}));
+                                                  "dispatch", "barrier", "reduce_gradients"}));
 }
 
 TEST(ProgramCheckTest, OutputsHaveTheShapesOfACombine) {
@@ -58,8 +60,19 @@ TEST(ProgramCheckTest, OutputsHaveTheShapesOfACombine) {
   EXPECT_EQ(Describe(outputs[1].spec), "float32 [8, 2]");
 }
 
+TEST(ProgramCheckTest, GradientsAreReducedWhereTheyAreKept) {
+  const v1::Program program = Parse(R"(operations { reduce_gradients { plan: "p" layer: 1 } })");
+  BufferShape shape = Shape();
+  EXPECT_TRUE(CheckProgram(program, shape).ok());
+  shape.gradients = false;
+  EXPECT_THAT(std::string(CheckProgram(program, shape).message()),
+              HasSubstr("operation 0 (reduce_gradients): the buffer keeps no gradients"));
+}
+
 TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
+      {R"(operations { reduce_gradients { plan: "p" layer: 2 } })", "layer is 2"},
+      {"operations { reduce_gradients { layer: 1 } }", "plan ''"},
       {"", "no operations"},
       {"operations {}", "operation 0 (none)"},
       {"operations { barrier {} } iterations: -1", "iterations is -1"},

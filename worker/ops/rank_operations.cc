@@ -74,13 +74,14 @@ Failure RankOperations::RunExperts(const PlanPtr& plan, int32_t layer, uint64_t 
   return failure;
 }
 
-Failure RankOperations::Combine(Sequence sequence, const PlanPtr& plan,
-                                const CombineOutput& output) {
+Failure RankOperations::Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output,
+                                bool own_weights) {
   const bool gathers = output.route_weights != nullptr;
-  absl::Status status = site_.objects.CheckRowsForCombine(*plan, gathers);
+  absl::Status status = site_.objects.CheckRowsForCombine(*plan, gathers && !own_weights);
   if (!status.ok()) return Refused(status);
   const CombineInput input{site_.data_path.rows(),
-                           gathers ? site_.data_path.row_weights() : nullptr};
+                           gathers ? site_.data_path.row_weights() : nullptr,
+                           gathers && own_weights};
   Failure failure = Left(site_.data_path.Combine(sequence, plan, input, output));
   if (failure.status.ok()) {
     site_.objects.RowsConsumed(sequence);
@@ -88,6 +89,10 @@ Failure RankOperations::Combine(Sequence sequence, const PlanPtr& plan,
     site_.objects.RowsUndefined(sequence);
   }
   return failure;
+}
+
+Failure RankOperations::ReduceGradients(Sequence sequence, const PlanPtr& plan, int32_t layer) {
+  return Left(site_.data_path.ReduceGradients(sequence, plan, site_.memory.gradients(layer)));
 }
 
 Failure RankOperations::ProbeCopy(CopyProbe probe) {

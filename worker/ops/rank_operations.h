@@ -43,8 +43,11 @@ class RankOperations {
   Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version);
   // In place.
   Failure RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version, bool weighted);
-  // In place; gathers weights where `output` has a place for them.
-  Failure Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output);
+  // In place; gathers weights where `output` has a place for them. own_weights: CombineInput's.
+  Failure Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output,
+                  bool own_weights = false);
+  // Of a buffer that keeps gradients.
+  Failure ReduceGradients(Sequence sequence, const PlanPtr& plan, int32_t layer);
   Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }
   Failure ProbeCopy(CopyProbe probe);
 

@@ -131,6 +131,12 @@ ShardPlace SessionBuffer::shard_place() const {
           offset(data_path_->row_weights())};
 }
 
+GradientsPlace SessionBuffer::gradients_place() const {
+  const Memory* gradients = memory_->own_gradients();
+  if (gradients == nullptr) return GradientsPlace();
+  return {gradients->descriptor(), gradients->size_bytes()};
+}
+
 absl::Status SessionBuffer::BeginGuestOperation() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
+#include "worker/session/gradient_matrix.h"
 #include "worker/session/plan_tensor.h"
 #include "worker/session/weight_matrix.h"
 
@@ -26,8 +27,12 @@ absl::StatusOr<std::unique_ptr<TensorDownload>> TensorDownload::Begin(
     case v1::TensorTarget::kPlan:
       status = download->BeginPlan(*access);
       break;
+    case v1::TensorTarget::kGradients:
+      status = download->BeginGradients();
+      break;
     case v1::TensorTarget::TARGET_NOT_SET:
-      status = absl::InvalidArgumentError("no target is set, expected tensor, weights or plan");
+      status = absl::InvalidArgumentError(
+          "no target is set, expected tensor, weights, plan or gradients");
   }
   if (!status.ok()) return status;
   return download;
@@ -46,6 +51,12 @@ absl::Status TensorDownload::BeginWeights(const SessionBuffer::Access& access) {
   if (!status.ok()) return status;
   spec_ = WeightMatrixSpec(target_.weights().kind(), buffer_->shape());
   return Source(access).status();
+}
+
+absl::Status TensorDownload::BeginGradients() {
+  absl::Status status = CheckGradientTarget(target_.gradients(), buffer_->shape());
+  if (status.ok()) spec_ = GradientMatrixSpec(target_.gradients(), buffer_->shape());
+  return status;
 }
 
 absl::Status TensorDownload::BeginPlan(const SessionBuffer::Access& access) {
@@ -71,6 +82,7 @@ absl::StatusOr<const std::byte*> TensorDownload::Source(const SessionBuffer::Acc
     return StaleObject(absl::StrCat("layer ", weights.layer(), " holds version ", held, ", not ",
                                     weights.version()));
   }
+  if (target_.has_gradients()) return GradientMatrix(access.memory(), target_.gradients());
   const std::shared_ptr<StoredTensor> tensor = tensor_.lock();
   if (tensor) return tensor->data();
   return absl::AbortedError(

@@ -34,6 +34,7 @@ class TensorDownload {
       : buffer_(std::move(buffer)), target_(target) {}
   absl::Status BeginTensor(const SessionBuffer::Access& access);
   absl::Status BeginWeights(const SessionBuffer::Access& access);
+  absl::Status BeginGradients();
   absl::Status BeginPlan(const SessionBuffer::Access& access);
   absl::StatusOr<const std::byte*> Source(const SessionBuffer::Access& access) const;
 

@@ -1,5 +1,6 @@
 // Tensors on their way in and out of a buffer, on a fake data path.
 #include <cstring>
+#include <functional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,6 +41,7 @@ class TensorStreamTest : public ::testing::Test {
     shape.set_experts(2);
     shape.set_intermediate(16);
     shape.set_layers(2);
+    shape.set_gradients(true);
     group_.MakeBuffer(shape);
   }
 
@@ -144,6 +146,42 @@ TEST_F(TensorStreamTest, WeightsAreVersionZeroFromTheFirstByteOfAnother) {
   EXPECT_EQ(Home(1).version, 0u);
   for (const auto kind : {kGate, kUp, kDown}) ASSERT_TRUE(WriteWeights(6, kind, 'b').ok());
   EXPECT_EQ(Home(1).version, 6u);
+}
+
+v1::TensorTarget GradientTargetOf(v1::WeightTarget::Kind kind, int32_t layer, bool slots) {
+  v1::TensorTarget target;
+  target.mutable_gradients()->set_kind(kind);
+  target.mutable_gradients()->set_layer(layer);
+  target.mutable_gradients()->set_slots(slots);
+  return target;
+}
+
+TEST_F(TensorStreamTest, EveryMatrixOfGradientsHasAPlaceOfItsOwn) {
+  const TensorSpec gate = MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {2, 8, 16});
+  const TensorSpec down = MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {2, 16, 8});
+  const auto for_all = [&](const std::function<void(const v1::TensorTarget&, char)>& body) {
+    char fill = 'a';
+    for (v1::WeightTarget::Kind kind : {kGate, kUp, kDown}) {
+      body(GradientTargetOf(kind, 0, true), fill++);
+      for (int32_t layer : {0, 1}) body(GradientTargetOf(kind, layer, false), fill++);
+    }
+  };
+  for_all([&](const v1::TensorTarget& target, char) {
+    EXPECT_EQ(*group_.Read(0, target), std::string(gate.size_bytes, '\0')) << "zero at first";
+  });
+  for_all([&](const v1::TensorTarget& target, char fill) {
+    const bool is_down = target.gradients().kind() == kDown;
+    ASSERT_TRUE(Write(target, is_down ? down : gate, fill).ok());
+  });
+  for_all([&](const v1::TensorTarget& target, char fill) {
+    EXPECT_EQ(*group_.Read(0, target), std::string(gate.size_bytes, fill));
+  });
+  EXPECT_THAT(Message(Write(GradientTargetOf(kDown, 0, false), gate, 'x')),
+              HasSubstr("the gradients are float32 [2, 8, 16], expected float32 [2, 16, 8]"));
+  EXPECT_THAT(Message(Write(GradientTargetOf(kGate, 2, false), gate, 'x')),
+              HasSubstr("layer of gradients is 2, expected 0 to 1"));
+  EXPECT_THAT(Message(group_.Read(0, GradientTargetOf(kGate, 1, true)).status()),
+              HasSubstr("layer of gradients in slots is 1, expected 0 to 0"));
 }
 
 TEST_F(TensorStreamTest, WritesAndReadsAreRefusedWhileAProgramRuns) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/session/gradient_matrix.h"
 #include "worker/session/weight_matrix.h"
 
 namespace perigee {
@@ -21,9 +22,11 @@ absl::StatusOr<std::unique_ptr<TensorUpload>> TensorUpload::Begin(
     status = upload->BeginTensor(*access);
   } else if (target.has_weights()) {
     status = upload->BeginWeights(*access);
+  } else if (target.has_gradients()) {
+    status = upload->BeginGradients();
   } else {
-    status =
-        absl::InvalidArgumentError("the target can not be written, expected tensor or weights");
+    status = absl::InvalidArgumentError(
+        "the target can not be written, expected tensor, weights or gradients");
   }
   if (!status.ok()) return status;
   return upload;
@@ -61,9 +64,21 @@ absl::Status TensorUpload::BeginWeights(SessionBuffer::Access& access) {
   return WriteHomeHeader(access.backend(), access.memory(), weights.layer(), 0);
 }
 
+absl::Status TensorUpload::BeginGradients() const {
+  absl::Status status = CheckGradientTarget(target_.gradients(), buffer_->shape());
+  if (!status.ok()) return status;
+  const TensorSpec expected = GradientMatrixSpec(target_.gradients(), buffer_->shape());
+  if (spec_ == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the gradients are ", Describe(spec_), ", expected ", Describe(expected)));
+}
+
 std::byte* TensorUpload::Destination(const SessionBuffer::Access& access) const {
-  std::byte* begin = tensor_ ? tensor_->data() : WeightMatrix(access.memory(), target_.weights());
-  return begin + written_bytes_;
+  if (tensor_) return tensor_->data() + written_bytes_;
+  if (target_.has_gradients()) {
+    return GradientMatrix(access.memory(), target_.gradients()) + written_bytes_;
+  }
+  return WeightMatrix(access.memory(), target_.weights()) + written_bytes_;
 }
 
 absl::Status TensorUpload::Append(absl::string_view bytes) {
@@ -89,6 +104,7 @@ absl::Status TensorUpload::Finish() {
   absl::StatusOr<SessionBuffer::Access> access = buffer_->Enter();
   if (!access.ok()) return access.status();
   if (tensor_) return access->tensors().Put(target_.tensor(), std::move(tensor_));
+  if (target_.has_gradients()) return absl::OkStatus();
   loading_weights_ = false;
   if (!access->weights().Finish(target_.weights())) return absl::OkStatus();
   return WriteHomeHeader(access->backend(), access->memory(), target_.weights().layer(),

@@ -26,7 +26,7 @@ class TensorUpload {
   static absl::StatusOr<std::unique_ptr<TensorUpload>> Begin(std::shared_ptr<SessionBuffer> buffer,
                                                              const v1::TensorTarget& target,
                                                              const v1::TensorHeader& header);
-  // Without Finish: everything written is forgotten.
+  // Without Finish: everything written is forgotten, but for gradients.
   ~TensorUpload();
   TensorUpload(const TensorUpload&) = delete;
   TensorUpload& operator=(const TensorUpload&) = delete;
@@ -44,6 +44,7 @@ class TensorUpload {
                TensorSpec spec);
   absl::Status BeginTensor(SessionBuffer::Access& access);
   absl::Status BeginWeights(SessionBuffer::Access& access);
+  absl::Status BeginGradients() const;
   std::byte* Destination(const SessionBuffer::Access& access) const;
 
   const std::shared_ptr<SessionBuffer> buffer_;

@@ -35,7 +35,7 @@ struct TestClient {
     if (reply->code != 0) return absl::PermissionDeniedError("refused");
     TestClient client{*std::move(socket), {}, {}, {}, nullptr};
     SharedMapping* const parts[] = {&client.page, &client.arena, &client.shard};
-    for (size_t i = 0; i < kAttachParts; ++i) {
+    for (size_t i = 0; i < std::size(parts); ++i) {
       *parts[i] = *SharedMapping::Map(std::move(message->descriptors[i]), reply->size_bytes[i]);
     }
     client.commands = std::make_unique<CommandProducer>(**OpenCommandPage(client.page.memory()),

@@ -74,6 +74,18 @@ MovedBytes PrefetchBytes(const GroupPlan& plan, int64_t expert_bytes) {
   return Moved(PrefetchTraffic(plan.placement, expert_bytes));
 }
 
+MovedBytes DispatchAndPrefetchBytes(const GroupPlan& plan, int64_t row_bytes,
+                                    int64_t expert_bytes) {
+  std::vector<Traffic> ranks = DispatchOfRanks(plan, row_bytes);
+  const std::vector<Traffic> prefetch = PrefetchTraffic(plan.placement, expert_bytes);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] += prefetch[rank];
+  return Moved(ranks);
+}
+
+MovedBytes ReduceBytes(const GroupPlan& plan, int64_t expert_bytes) {
+  return Moved(ReduceTraffic(plan.placement, expert_bytes));
+}
+
 double CopyGbPerSecond(const CopyTimes& copy, RankMemory memory, int32_t ranks) {
   const int64_t copies = memory == RankMemory::kOneForAll ? ranks : 1;
   return Rate(kCopyTouches * copies * copy.rank_bytes, copy.own_us);

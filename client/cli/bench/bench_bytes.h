@@ -26,6 +26,10 @@ MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes);
 MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes);
 // expert_bytes: all matrices of one expert.
 MovedBytes PrefetchBytes(const GroupPlan& plan, int64_t expert_bytes);
+// A dispatch and a prefetch.
+MovedBytes DispatchAndPrefetchBytes(const GroupPlan& plan, int64_t row_bytes, int64_t expert_bytes);
+// expert_bytes: all gradients of one expert.
+MovedBytes ReduceBytes(const GroupPlan& plan, int64_t expert_bytes);
 
 // Copies of NvS / 2 rows that all ranks made at the same time.
 struct CopyTimes {

@@ -13,8 +13,8 @@ namespace perigee {
 namespace {
 
 const std::vector<std::string>& Choices() {
-  static const auto& choices =
-      *new std::vector<std::string>{"plan", "dispatch", "combine", "layer", "all"};
+  static const auto& choices = *new std::vector<std::string>{
+      "plan", "dispatch", "combine", "layer", "prefetch", "reduce", "all"};
   return choices;
 }
 
@@ -45,9 +45,16 @@ absl::StatusOr<BenchShape> CheckedShape(const std::string& text, const BenchOpti
   if (absl::Status status = CheckBenchShape(*shape, options.ranks); !status.ok()) {
     return annotated(status);
   }
-  if (options.what == "layer" && shape->intermediate == 0) {
+  const bool needs_experts =
+      options.what == "layer" || options.what == "prefetch" || options.what == "reduce";
+  if (needs_experts && shape->intermediate == 0) {
+    return annotated(absl::InvalidArgumentError(absl::StrCat(
+        options.what, " needs experts, expected their inner size in the shape, such as I1024")));
+  }
+  if (options.what == "reduce" && shape->slots_of(options.ranks) < shape->experts / options.ranks) {
     return annotated(absl::InvalidArgumentError(
-        "layer runs experts, expected their inner size in the shape, such as I1024"));
+        absl::StrCat("reduce needs a slot for each remote expert, expected B",
+                     shape->experts / options.ranks, " or more")));
   }
   return shape;
 }

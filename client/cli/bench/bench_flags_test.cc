@@ -84,11 +84,13 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   };
   refused({"--shape", kShape}, "WHAT is missing");
   refused({"speed", "--shape", kShape},
-          "WHAT is 'speed', expected plan|dispatch|combine|layer|all");
+          "WHAT is 'speed', expected plan|dispatch|combine|layer|prefetch|reduce|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
-  refused({"layer", "--shape", kShape}, "such as I1024");
+  for (const char* what : {"layer", "prefetch", "reduce"}) {
+    refused({what, "--shape", kShape}, "such as I1024");
+  }
   refused({"all", "--shape", kShape, "--layer", "0"}, "--layer is for --trace");
   refused({"all", "--shape", kShape, "--sms", "4"}, "--sms is for --backend cuda");
   refused({"all", "--shape", kShape, "--shared-gpu"}, "--shared-gpu is for --backend cuda");

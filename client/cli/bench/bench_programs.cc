@@ -58,11 +58,15 @@ BackToBackProgram RoundsOfDispatch(const std::string& name, int32_t inputs, bool
   return {name, builder.Take().program, count};
 }
 
-void AddExperts(Builder& builder, int32_t input) {
+void AddPrefetch(Builder& builder, int32_t input) {
   v1::PrefetchWeightsOperation* prefetch = builder.Add()->mutable_prefetch_weights();
   prefetch->set_plan(PlanName(input));
   prefetch->set_layer(kBenchLayer);
   prefetch->set_weights_version(kBenchWeightsVersion);
+}
+
+void AddExperts(Builder& builder, int32_t input) {
+  AddPrefetch(builder, input);
   builder.Time("prefetch_weights");
   v1::RunExpertsOperation* experts = builder.Add()->mutable_run_experts();
   experts->set_plan(PlanName(input));
@@ -118,6 +122,32 @@ BenchProgram BenchLayerProgram(int32_t inputs) {
     AddExperts(builder, input);
     builder.AddCombine(input, BenchOutput(input));
     builder.Time("layer", 4);
+  }
+  return builder.Take();
+}
+
+BenchProgram PrefetchProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    AddPrefetch(builder, input);
+    builder.Time("prefetch_weights");
+    builder.AddBarrier();
+    builder.AddDispatch(input, /*saved=*/false);
+    AddPrefetch(builder, input);
+    builder.Time("dispatch_and_prefetch", 2);
+  }
+  return builder.Take();
+}
+
+BenchProgram ReduceProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    v1::ReduceGradientsOperation* reduce = builder.Add()->mutable_reduce_gradients();
+    reduce->set_plan(PlanName(input));
+    reduce->set_layer(kBenchLayer);
+    builder.Time("reduce_gradients");
   }
   return builder.Take();
 }

@@ -39,6 +39,9 @@ BenchProgram SavedPlanProgram(int32_t inputs);
 BenchProgram CombineProgram(int32_t inputs);
 // Dispatch, prefetch_weights, run_experts and combine, and their sum.
 BenchProgram BenchLayerProgram(int32_t inputs);
+// prefetch_weights alone, and a dispatch that plans with the prefetch behind it.
+BenchProgram PrefetchProgram(int32_t inputs);
+BenchProgram ReduceProgram(int32_t inputs);
 // A copy within the shard, or to the next rank's.
 BenchProgram CopyProgram(bool to_next_rank);
 

@@ -57,6 +57,24 @@ TEST(BenchPrograms, ACopyGoesWhereItIsSaid) {
   EXPECT_TRUE(CopyProgram(true).program.operations(1).probe_copy().to_next_rank());
 }
 
+TEST(BenchPrograms, APrefetchIsTimedByItselfAndBehindADispatch) {
+  const BenchProgram program = PrefetchProgram(2);
+  ASSERT_THAT(TimedNames(program), ElementsAre("prefetch_weights", "dispatch_and_prefetch"));
+  ASSERT_EQ(program.program.operations_size(), 10);
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1), ElementsAre(6)));
+  EXPECT_THAT(program.timed[1].operations, ElementsAre(ElementsAre(3, 4), ElementsAre(8, 9)));
+  EXPECT_EQ(program.program.operations(6).prefetch_weights().plan(), "plan1");
+}
+
+TEST(BenchPrograms, AReductionBeginsBehindABarrier) {
+  const BenchProgram program = ReduceProgram(2);
+  ASSERT_THAT(TimedNames(program), ElementsAre("reduce_gradients"));
+  ASSERT_EQ(program.program.operations_size(), 4);
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1), ElementsAre(3)));
+  EXPECT_TRUE(program.program.operations(2).has_barrier());
+  EXPECT_EQ(program.program.operations(3).reduce_gradients().plan(), "plan1");
+}
+
 TEST(BackToBackPrograms, AreRoundsOfNothingButTheirOperation) {
   const BackToBackProgram planned = BackToBackDispatch(2);
   EXPECT_EQ(planned.count, 8);

@@ -106,7 +106,7 @@ std::string Footnotes(const BenchOptions& options) {
   if (options.wants("plan")) {
     absl::StrAppend(&text, " plan: dispatch less dispatch_saved_plan, on the same inputs.");
   }
-  if (options.what != "layer") {
+  if (options.what != "layer" && options.what != "prefetch" && options.what != "reduce") {
     absl::StrAppend(&text,
                     "\n_back_to_back: an iteration of several one behind the other, divided by "
                     "their number; without that: single ones behind a barrier.");

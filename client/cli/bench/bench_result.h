@@ -16,7 +16,7 @@ namespace perigee {
 
 // What to run, and how.
 struct BenchOptions {
-  std::string what = "all";  // plan, dispatch, combine, layer or all
+  std::string what = "all";  // as the command line has it
   int32_t ranks = 2;         // of the group
   std::string backend = "host";
   RankMemory memory = RankMemory::kOneForAll;

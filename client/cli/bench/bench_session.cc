@@ -34,6 +34,11 @@ int64_t RowBytes(const BenchShape& shape) {
   return shape.hidden * static_cast<int64_t>(sizeof(BFloat16));
 }
 
+// Of an expert's weights.
+int64_t ExpertBytes(const BenchShape& shape) {
+  return kMatricesOfExpert * RowBytes(shape) * shape.intermediate;
+}
+
 // Sample by sample.
 std::vector<int64_t> Difference(const std::vector<int64_t>& whole_ns,
                                 const std::vector<int64_t>& part_ns) {
@@ -81,10 +86,10 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
   if (status.ok()) status = MeasureCopy(bench);
   if (status.ok()) status = MeasureDispatch(bench);
   if (status.ok()) status = MeasureCombine(bench, tensors);
-  if (status.ok() && options_.wants("layer") && shape.intermediate > 0) {
-    status = LoadWeights(bench, tensors);
-    if (status.ok()) status = MeasureLayer(bench);
-  }
+  if (status.ok() && WantsWeights(shape)) status = LoadWeights(bench, tensors);
+  if (status.ok() && options_.what == "prefetch") status = MeasurePrefetch(bench);
+  if (status.ok() && options_.what == "reduce") status = MeasureReduce(bench);
+  if (status.ok() && WantsWeights(shape) && options_.wants("layer")) status = MeasureLayer(bench);
   if (!status.ok()) return status;
   if (status = client_.DeleteBuffer(bench.buffer); !status.ok()) return status;
   return std::move(bench.result);
@@ -99,9 +104,10 @@ absl::Status BenchSession::CreateBuffer(Bench& bench) {
   buffer.shape.set_experts(shape.experts);
   buffer.shape.set_slots(shape.slots_of(options_.ranks));
   buffer.shape.set_token_padding(shape.token_padding);
-  if (options_.wants("layer") && shape.intermediate > 0) {
+  if (WantsWeights(shape)) {
     buffer.shape.set_intermediate(shape.intermediate);
     buffer.shape.set_layers(kBenchLayer + 1);
+    buffer.shape.set_gradients(options_.what == "reduce");
   }
   buffer.sms = options_.sms;
   buffer.local_sms = options_.local_sms;
@@ -111,6 +117,12 @@ absl::Status BenchSession::CreateBuffer(Bench& bench) {
   if (!created.ok()) return created.status();
   bench.buffer = created->name();
   return absl::OkStatus();
+}
+
+bool BenchSession::WantsWeights(const BenchShape& shape) const {
+  const bool wanted =
+      options_.wants("layer") || options_.what == "prefetch" || options_.what == "reduce";
+  return wanted && shape.intermediate > 0;
 }
 
 std::vector<BFloat16> BenchSession::Hidden(const Bench& bench, int32_t input, RankId rank,
@@ -288,13 +300,32 @@ absl::Status BenchSession::MeasureLayer(Bench& bench) {
   const BenchProgram program = BenchLayerProgram(options_.inputs);
   const auto times_ns = Execute(bench, program);
   if (!times_ns.ok()) return times_ns.status();
-  const int64_t expert_bytes = kMatricesOfExpert * RowBytes(bench.shape) * bench.shape.intermediate;
+  const int64_t expert_bytes = ExpertBytes(bench.shape);
   for (size_t i = 0; i < program.timed.size(); ++i) {
     const std::string& name = program.timed[i].name;
     absl::optional<MovedBytes> bytes;
     if (name == "prefetch_weights") bytes = PrefetchBytes(bench.plan, expert_bytes);
     Add(bench, name, (*times_ns)[i], bytes);
   }
+  return absl::OkStatus();
+}
+
+absl::Status BenchSession::MeasurePrefetch(Bench& bench) {
+  const auto times_ns = Execute(bench, PrefetchProgram(options_.inputs));
+  if (!times_ns.ok()) return times_ns.status();
+  const int64_t expert_bytes = ExpertBytes(bench.shape);
+  Add(bench, "prefetch_weights", (*times_ns)[0], PrefetchBytes(bench.plan, expert_bytes));
+  Add(bench, "dispatch_and_prefetch", (*times_ns)[1],
+      DispatchAndPrefetchBytes(bench.plan, RowBytes(bench.shape), expert_bytes));
+  return absl::OkStatus();
+}
+
+absl::Status BenchSession::MeasureReduce(Bench& bench) {
+  const auto times_ns = Execute(bench, ReduceProgram(options_.inputs));
+  if (!times_ns.ok()) return times_ns.status();
+  const int64_t gradient_bytes =
+      ExpertBytes(bench.shape) / static_cast<int64_t>(sizeof(BFloat16)) * sizeof(float);
+  Add(bench, "reduce_gradients", (*times_ns)[0], ReduceBytes(bench.plan, gradient_bytes));
   return absl::OkStatus();
 }
 

@@ -59,6 +59,10 @@ class BenchSession {
   absl::Status MeasureCombine(Bench& bench, RankTensors& tensors);
   absl::Status MeasureStepBackToBack(Bench& bench);
   absl::Status MeasureLayer(Bench& bench);
+  absl::Status MeasurePrefetch(Bench& bench);
+  absl::Status MeasureReduce(Bench& bench);
+  // What experts are needed for.
+  bool WantsWeights(const BenchShape& shape) const;
   absl::Status CheckOutputs(Bench& bench, RankTensors& tensors) const;
 
   absl::StatusOr<ProgramMonitor> Run(const Bench& bench, const v1::Program& program);

@@ -17,8 +17,8 @@ constexpr uint64_t kSomeBytesOfAWorker = uint64_t{1} << 30;
 constexpr uint64_t kSomeSharedBytes = uint64_t{64} << 20;
 // gRPC, logs and sockets of a process; the peers' connections come on top.
 constexpr uint64_t kLeastDescriptors = 256;
-// A part of a buffer (a shard, and a block of weights for each layer) holds one; a buffer has 1025
-// at most.
+// A part of a buffer (a shard, gradients, and a block of weights for each layer) holds one; a
+// buffer has 1026 at most.
 constexpr uint64_t kSomeDescriptors = 2048;
 constexpr uint64_t kSomeLockedBytes = uint64_t{8} << 20;
 

@@ -9,6 +9,8 @@ from ctypes import c_float, c_uint64, c_void_p
 API_VERSION = 2
 NAME_BYTES = 256
 
+OWN_WEIGHTS = 2
+
 CODE_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
     "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
@@ -28,7 +30,8 @@ class ErrorStruct(ctypes.Structure):
 class ShapeStruct(ctypes.Structure):
     """perigee_buffer_shape."""
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
-        "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers")]
+        "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
+        "gradients")]
 
 
 class WeightsStruct(ctypes.Structure):
@@ -58,6 +61,13 @@ class MemoryStruct(ctypes.Structure):
 MEMORY_CUDA = 1  # PERIGEE_MEMORY_CUDA
 
 
+class GradientsStruct(ctypes.Structure):
+    """perigee_gradients."""
+    _fields_ = [("struct_bytes", c_uint32), ("home_experts", c_int32)] + [
+        (name, POINTER(c_float)) for name in ("home_gate", "home_up", "home_down", "slot_gate",
+                                              "slot_up", "slot_down")]
+
+
 # What each function takes before its perigee_error*.
 _NEW_COMMAND = POINTER(c_uint64)
 _SIGNATURES = {
@@ -70,12 +80,14 @@ _SIGNATURES = {
     "perigee_attach": [c_void_p, c_char_p, c_int32, POINTER(c_void_p)],
     "perigee_leave": [c_void_p],
     "perigee_get_memory": [c_void_p, POINTER(MemoryStruct)],
+    "perigee_get_gradients": [c_void_p, c_int32, POINTER(GradientsStruct)],
     "perigee_empty": [c_void_p, _NEW_COMMAND],
     "perigee_dispatch": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
     "perigee_dispatch_with_plan": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
     "perigee_prefetch_weights": [c_void_p, c_uint64, c_int32, c_uint64, _NEW_COMMAND],
     "perigee_run_experts": [c_void_p, c_uint64, c_int32, c_uint64, c_int32, _NEW_COMMAND],
     "perigee_combine": [c_void_p, c_uint64, c_int32, _NEW_COMMAND],
+    "perigee_reduce_gradients": [c_void_p, c_uint64, c_int32, _NEW_COMMAND],
     "perigee_barrier": [c_void_p, _NEW_COMMAND],
     "perigee_release_plan": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_clone_plan": [c_void_p, c_uint64, c_uint64, _NEW_COMMAND],

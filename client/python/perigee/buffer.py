@@ -4,11 +4,12 @@ import collections
 import contextlib
 import itertools
 import warnings
+import weakref
 
 import numpy
 
 from perigee._attachment import Attachment
-from perigee._library import MEMORY_CUDA, PerigeeError
+from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
 from perigee.bfloat16 import bits_of
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
@@ -22,8 +23,8 @@ class Buffer:
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
     tokens, H hidden size, K routes of a token, E experts, R ranks, B prefetch slots, NvS rows of the
-    shard. Every rank calls the collective operations (dispatch, prefetch_weight, combine, barrier) in
-    the same order. Operations run in the order of their calls. With async_finish=True a call returns
+    shard. Every rank calls the collective operations (dispatch, prefetch_weight, combine, reduce_grad,
+    barrier) in the same order. Operations run in the order of their calls. With async_finish=True a call returns
     before its operation has ended, with an Event; else it returns after it, and PerigeeError says what
     went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
 
@@ -172,9 +173,11 @@ class Buffer:
         rows = self._rows_of(hidden_nvsh, "hidden_nvsh", self.NvS, self.NvS)
         weights = self._optional(route_weights_nvs, "route_weights_nvs", (self.NvS,))
         staged = self._stage(rows, self._rows, zero_copy, "hidden_nvsh", "zero_copy")
-        if weights is not None:
-            staged |= self._stage(weights, self._row_weights, router_weights_zero_copy,
-                                  "route_weights_nvs", "router_weights_zero_copy")
+        use_weights = int(weights is not None)
+        if weights is not None and self._stage(weights, self._row_weights,
+                                               router_weights_zero_copy, "route_weights_nvs",
+                                               "router_weights_zero_copy"):
+            staged, use_weights = True, OWN_WEIGHTS
         # What still runs may read the shard or write it.
         self._await_users({"rows", "output"} | ({"anything"} if staged else set()))
         if not self._is_view(rows, self._rows):
@@ -189,10 +192,23 @@ class Buffer:
             if weights_sk is not None:
                 self._get(weights_sk, self._gathered)
 
-        event = self._submit({"output"}, finish, "perigee_combine", number,
-                             int(weights is not None))
+        event = self._submit({"output"}, finish, "perigee_combine", number, use_weights)
         return self._end(event, async_finish, (hidden_sh, weights_sk, None),
                          (hidden_sh, weights_sk, event))
+
+    def gradients(self, layer=0):
+        """A layer's gradients as float32 views, zeros at first: (gate [E/R, H, H'], up, down [E/R, H', H])
+        of own experts, and the same [B, ..] of slots, which all layers share; host backend only."""
+        self._check_alive()
+        return self._attachment.gradients(layer)
+
+    def reduce_grad(self, plan, *, layer=0, async_finish=False, stream=None):
+        """Collective. Adds the gradients in the slots of all ranks to those of this rank's own experts
+        (gradients), in the same order on every run, and clears its slots that the plan uses. Returns
+        None, or an Event where async_finish; the views are not touched until its end."""
+        self._begin(stream)
+        event = self._submit(set(), None, "perigee_reduce_gradients", plan.number_for(self), layer)
+        return self._end(event, async_finish, None, event)
 
     def barrier(self, *, async_finish=False, stream=None):
         """Collective. Waits for every rank."""
@@ -275,7 +291,8 @@ class Buffer:
         """Of every command."""
 
     def _new_event(self, command, **options):
-        return self._EVENT(self._attachment, command, self._timeout, **options)
+        return self._EVENT(self._attachment, command, self._timeout,
+                           await_earlier=weakref.WeakMethod(self._await_before), **options)
 
     def _shown(self, view):
         return view
@@ -329,6 +346,10 @@ class Buffer:
         finally:
             if event.over:
                 self._under_way.popleft()
+
+    def _await_before(self, event):
+        while self._under_way and self._under_way[0] is not event:
+            self._await_first()
 
     def _await_users(self, writes):
         """Waits until nothing is under way that uses what is about to be written, in order."""

@@ -43,13 +43,14 @@ class Cluster:
         return name.value.decode()
 
     def create_buffer(self, group, *, S, H, K, E, B=None, token_padding=0, intermediate=0, layers=0,
-                      buffer_id=""):
+                      gradients=False, buffer_id=""):
         """The name of a new buffer of the group, once it is ACTIVE. B: E / R unless given;
-        intermediate and layers: H' and how many layers of weights are kept, none unless given."""
+        intermediate and layers: H' and how many layers of weights are kept, none unless given. gradients: whether gradients of
+        these are kept too, in float32, which Buffer.reduce_grad brings home."""
         shape = ShapeStruct(
             struct_bytes=ctypes.sizeof(ShapeStruct), tokens=S, hidden=H, topk=K, experts=E,
             slots=-1 if B is None else B, token_padding=token_padding, intermediate=intermediate,
-            layers=layers)
+            layers=layers, gradients=int(gradients))
         name = ctypes.create_string_buffer(NAME_BYTES)
         call("perigee_create_buffer", self.handle, group.encode(), buffer_id.encode(),
              ctypes.byref(shape), name)

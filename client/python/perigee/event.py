@@ -10,21 +10,28 @@ class Event:
     the operation returned holds its values from wait() on. Not thread-safe."""
 
     def __init__(self, attachment, command, timeout, uses=frozenset(), finish=None,
-                 quiet=False):
+                 quiet=False, await_earlier=None):
         self._attachment = attachment
         self._command = command
         self._timeout = timeout
         self._finish = finish
         self._error = None
         self._quiet = quiet  # a failure is nobody's concern
+        # A weak reference to what waits for the operations before this one: their arrays are to hold
+        # their values, too.
+        self._await_earlier = await_earlier
         self.over = False  # whether it is known to have ended, well or not
         self.told = False  # wait() has raised its failure
         self.uses = uses  # memory that nobody may write before this event is over
         self.duration = None  # of the operation on the worker, in seconds, once it has ended well
 
     def wait(self):
-        """Blocks until the operation has ended; PerigeeError where it failed, every time."""
+        """Blocks until the operation has ended; PerigeeError where it failed, every time, or where one
+        before it has and nobody has been told."""
         if not self.over:
+            await_earlier = self._await_earlier and self._await_earlier()
+            if await_earlier:
+                await_earlier(self)
             self._await(self._timeout)
         if self._error is not None:
             self.told = True
