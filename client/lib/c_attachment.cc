@@ -31,10 +31,12 @@ int Submit(perigee_attachment* attachment, const LocalOperation& operation, uint
   if (attachment == nullptr) return TellNull("attachment", error);
   if (command == nullptr) return TellNull("command", error);
   LocalClient& client = *attachment->client;
-  const absl::optional<CUstream_st*> followed = std::exchange(attachment->followed, absl::nullopt);
+  const absl::optional<CUstream_st*> followed = attachment->followed;
   const absl::StatusOr<uint64_t> submitted =
       followed ? client.SubmitBehind(*followed, operation) : client.Submit(operation);
+  // What was not handed over leaves the stream to be followed by what is handed over next.
   if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
+  attachment->followed.reset();
   *command = *submitted;
   return TellStatus(absl::OkStatus(), error);
 }

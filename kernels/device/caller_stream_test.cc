@@ -70,7 +70,7 @@ TEST_F(CallerStreamTest, AStreamWaitsForAWordAndTellsHowFarItHasCome) {
   std::atomic_ref<uint64_t>(*page.word(8)).store(4);
   EXPECT_FALSE(*IsStreamDone(kDevice, raw));
   EXPECT_EQ(Load(page.word(4)), 0u);
-  std::atomic_ref<uint64_t>(*page.word(8)).store(UINT64_MAX);
+  std::atomic_ref<uint64_t>(*page.word(8)).store(INT64_MAX);
   EXPECT_TRUE((*stream)->Synchronize().ok());
   EXPECT_EQ(Load(page.word(4)), 42u);
   EXPECT_TRUE(*IsStreamDone(kDevice, raw));

@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-inline constexpr uint32_t kDataPathAbi = 2;
+inline constexpr uint32_t kDataPathAbi = 3;
 
 }  // namespace perigee
 

@@ -105,7 +105,7 @@ struct alignas(64) CommandPageWords {
 static_assert(sizeof(CommandPageWords) == 64);
 
 struct alignas(64) CommandPageDone {
-  uint64_t count = 0;  // as the worker's; UINT64_MAX when the attachment is over
+  uint64_t count = 0;  // as the worker's; kDoneForGood when the attachment is over
 };
 
 struct CommandPage {

@@ -10,8 +10,9 @@
 
 namespace perigee {
 
-// In CommandPage::done, when the attachment is over.
-inline constexpr uint64_t kDoneForGood = UINT64_MAX;
+// In CommandPage::done, when the attachment is over. A stream that waits for a word compares signed
+// differences (CUDA driver API, cuStreamWaitValue64), for which UINT64_MAX is less than any count.
+inline constexpr uint64_t kDoneForGood = INT64_MAX;
 
 // Lets streams go that wait for no more than the first `count` commands.
 inline void SetDone(CommandPage& page, uint64_t count) {

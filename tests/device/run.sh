@@ -68,7 +68,7 @@ run_device() {
 
 run_contract() {
   local test
-  for test in queued polled dispatch combine experts gradients disagreement lost_rank refusals layer; do
+  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }
@@ -156,24 +156,31 @@ run_bench() {
 # with_cluster NAME RANKS COMMAND ARGUMENT...: a check of the command on a cluster of as many workers,
 # whose address takes the place of ADDRESS.
 with_cluster() {
-  local name=$1 ranks=$2 address up
+  local name=$1 ranks=$2 address up i
   shift 2
   local said=$logs/${name//[^a-zA-Z0-9]/_}_up.log
   "$perigee" up --ranks "$ranks" --backend cuda --shared-gpu >"$said" 2>&1 &
   up=$!
-  until grep -q '^ready:' "$said" || ! kill -0 "$up" 2>/dev/null; do sleep 0.2; done
+  for ((i = 0; i < 300; ++i)); do
+    grep -q '^ready:' "$said" || ! kill -0 "$up" 2>/dev/null || { sleep 0.2 && continue; }
+    break
+  done
   address=$(awk '$1 == "coordinator" { print $2 }' "$said")
   check "$name" 120 "${@/#ADDRESS/$address}"
   cat "$log"
   kill "$up" 2>/dev/null || true
-  wait "$up" || true
+  for ((i = 0; i < 50; ++i)); do
+    kill -0 "$up" 2>/dev/null || return 0
+    sleep 0.2
+  done
+  kill -9 "$up" 2>/dev/null || true
 }
 
 run_attach() {
   local sequence=(python3 tests/device/torch_sequence.py)
   start_mps
   check "torch sequence, 4 ranks, MPS" 300 "${sequence[@]}" --ranks 4
-  with_cluster "local clients, 8 workers, MPS" 8 .device/tests/local_client_bench ADDRESS 8 2000 --backend=cuda
+  with_cluster "local client, MPS" 1 .device/tests/local_client_bench ADDRESS 1 2000 --backend=cuda
   with_cluster "attached step, MPS" 1 .device/tests/attached_step_bench ADDRESS
   stop_mps
   check "local clients" 300 env -C .device/programs \

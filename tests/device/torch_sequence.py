@@ -167,6 +167,7 @@ def in_place_round(buffer, seed, number, scale):
         check(none is None and same is plan, "a saved plan makes no other")
         check(torch.equal(again[:used], kept[0][:used]), "the saved plan's rows differ")
         last.synchronize()
+        done.synchronize()
         check(done.duration > 0, "no duration")
         found = check_rows(buffer, all_inputs(seed, number, buffer.R), *kept, plan, cu_seqlens)
         buffer.synchronize()

@@ -142,7 +142,7 @@ void Attachment::TakeCommand() {
     if (!next.ok()) taking_ = false;
     if (!next.ok() || !next->has_value()) return;
     taken_ = **next;
-    taken_at_ = last_news_ = environment_.clock.Monotonic();
+    last_news_ = environment_.clock.Monotonic();
   }
   BeginCommand();
 }
@@ -151,7 +151,9 @@ void Attachment::BeginCommand() {
   taking_ = !consumer_->interrupted();
   const bool ready = consumer_->InputsReady(*taken_);
   const absl::Duration limit = buffer_->config().operation_timeout / 2;
-  const bool late = !ready && environment_.clock.Monotonic() - taken_at_ > limit;
+  // The stream may wait for a command ahead: the time runs when none is under way any more.
+  const bool late =
+      !ready && executor_->idle() && environment_.clock.Monotonic() - last_news_ > limit;
   if (!taking_ || (!ready && !late)) return;
   if (!operating_) {
     // Aborted: Stop has its reason already.

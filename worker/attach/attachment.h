@@ -111,7 +111,6 @@ class Attachment final : public BufferGuest {
   bool taking_ = true;                  // whether more commands are taken
   bool operating_ = false;              // has the buffer for its operations
   absl::optional<CommandEntry> taken_;  // and not begun
-  absl::Duration taken_at_;
   absl::Duration last_news_;
   absl::Duration device_spin_;
 

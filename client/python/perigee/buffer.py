@@ -348,7 +348,7 @@ class Buffer:
                 self._under_way.popleft()
 
     def _await_before(self, event):
-        while self._under_way and self._under_way[0] is not event:
+        while event in self._under_way and self._under_way[0] is not event:
             self._await_first()
 
     def _await_users(self, writes):

@@ -77,6 +77,7 @@ class DeviceBuffer(Buffer):
         self.device = memory.device
         self.device_uuid = memory.device_uuid.decode()
         self._stream = 0
+        self._left = False
         super()._map(memory)
         # The plan's arrays lie behind each other.
         self._plan_begin = min(array.address for array in self._plan.values())
@@ -97,14 +98,23 @@ class DeviceBuffer(Buffer):
             self._await_first()
 
     def join(self, event, stream):
-        """DeviceEvent.wait."""
+        """DeviceEvent.wait; of the operations before it, too, whose arrays are to hold their values."""
+        if event.joined:
+            return
+        self._stream = stream_of(stream, self.device)
+        for earlier in self._under_way:
+            if earlier is event:
+                break
+            self._join_one(earlier)
+        self._join_one(event)
+
+    def _join_one(self, event):
         if event.joined:
             return
         event.joined = True
         finish, event._finish = event._finish, None
-        if self._destroyed:
+        if self._left:
             return
-        self._stream = stream_of(stream, self.device)
         call("perigee_hold_stream", self._attachment.handle, self._stream, event._command)
         if finish is not None:
             finish()
@@ -156,8 +166,11 @@ class DeviceBuffer(Buffer):
             time.sleep(_LOOK_SECONDS)
 
     def _before_leaving(self):
-        super()._before_leaving()
-        self._await_stream()
+        try:
+            super()._before_leaving()
+            self._await_stream()
+        finally:
+            self._left = True
 
     # ---- Arrays ----
 

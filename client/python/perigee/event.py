@@ -28,10 +28,10 @@ class Event:
     def wait(self):
         """Blocks until the operation has ended; PerigeeError where it failed, every time, or where one
         before it has and nobody has been told."""
+        await_earlier = self._await_earlier and self._await_earlier()
+        if await_earlier:
+            await_earlier(self)
         if not self.over:
-            await_earlier = self._await_earlier and self._await_earlier()
-            if await_earlier:
-                await_earlier(self)
             self._await(self._timeout)
         if self._error is not None:
             self.told = True
