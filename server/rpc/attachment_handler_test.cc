@@ -8,21 +8,6 @@ namespace {
 
 class AttachmentHandlerTest : public HandlerFixture {
  protected:
-  // An ACTIVE group "g" of two ranks with buffer "b".
-  std::string MakeBuffer() {
-    AddWorkers(2);
-    NewBuffer request;
-    request.group = MakeGroup("g", 2);
-    request.buffer_id = "b";
-    request.shape.set_tokens(4);
-    request.shape.set_hidden(8);
-    request.shape.set_topk(2);
-    request.shape.set_experts(6);
-    Awaited<CallResult> made;
-    control_.CreateBuffer(request, made.done());
-    EXPECT_TRUE(made.Get().status.ok());
-    return request.group + "/buffers/b";
-  }
   Reply<v1::AttachTicket> Issue(const std::string& buffer, int32_t rank,
                                 const std::string& request_id = "") {
     v1::IssueAttachTicketRequest request;
@@ -36,6 +21,7 @@ class AttachmentHandlerTest : public HandlerFixture {
 };
 
 TEST_F(AttachmentHandlerTest, GivesATicketOfSixteenRandomBytesOncePerRequest) {
+  AddWorkers(2);
   const std::string buffer = MakeBuffer();
   const auto first = Issue(buffer, 0, "one");
   ASSERT_TRUE(first.status.ok()) << first.status;
@@ -52,6 +38,7 @@ TEST_F(AttachmentHandlerTest, GivesATicketOfSixteenRandomBytesOncePerRequest) {
 TEST_F(AttachmentHandlerTest, NamesWhatIsWrong) {
   ExpectNamesField(Issue("buffers/b", 0).status, "buffer");
   EXPECT_TRUE(absl::IsNotFound(Issue("tenants/default/groups/g/buffers/b", 0).status));
+  AddWorkers(2);
   const std::string buffer = MakeBuffer();
   ExpectNamesField(Issue(buffer, 2).status, "rank");
 }

@@ -11,21 +11,6 @@ namespace {
 
 class PublicationHandlerTest : public HandlerFixture {
  protected:
-  // Of an ACTIVE group "g" of two ranks.
-  std::string MakeBuffer() {
-    NewBuffer request;
-    request.group = MakeGroup("g", 2);
-    request.buffer_id = "b";
-    request.shape.set_tokens(4);
-    request.shape.set_hidden(8);
-    request.shape.set_topk(2);
-    request.shape.set_experts(6);
-    Awaited<CallResult> made;
-    control_.CreateBuffer(request, made.done());
-    EXPECT_TRUE(made.Get().status.ok());
-    return request.group + "/buffers/b";
-  }
-
   PublicationHandler handler_{control_, log_};
 };
 

@@ -40,6 +40,20 @@ class HandlerFixture : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return absl::StrCat(kTenant, "/groups/", id);
   }
+  // The name of a buffer "b" of an ACTIVE group "g" of two ranks.
+  std::string MakeBuffer() {
+    NewBuffer request;
+    request.group = MakeGroup("g", 2);
+    request.buffer_id = "b";
+    request.shape.set_tokens(4);
+    request.shape.set_hidden(8);
+    request.shape.set_topk(2);
+    request.shape.set_experts(6);
+    Awaited<CallResult> made;
+    control_.CreateBuffer(request, made.done());
+    EXPECT_TRUE(made.Get().status.ok());
+    return request.group + "/buffers/b";
+  }
   // The reply to (handler.*call)(request).
   template <typename Message, typename Handler, typename Request>
   static Reply<Message> Ask(Handler& handler,

@@ -50,7 +50,7 @@ programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-wor
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
 tests+=(//tests/integration:{cuda_run_test,local_client_test,local_client_process} //tests/device:{launch,link,nccl}_bench)
-tests+=(//tests/bench:{command_ring,local_client,attached_step}_bench)
+tests+=(//tests/bench:{command_ring,local_client}_bench)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"
 
 bin=$("${bazel[@]}" info "${flags[@]}" bazel-bin)

@@ -181,7 +181,8 @@ run_attach() {
   start_mps
   check "torch sequence, 4 ranks, MPS" 300 "${sequence[@]}" --ranks 4
   with_cluster "local client, MPS" 1 .device/tests/local_client_bench ADDRESS 1 2000 --backend=cuda
-  with_cluster "attached step, MPS" 1 .device/tests/attached_step_bench ADDRESS
+  with_cluster "local client, S 4096, MPS" 1 .device/tests/local_client_bench ADDRESS 1 2000 \
+    --backend=cuda --tokens=4096 --hidden=7168 --topk=8 --experts=64 --intermediate=64
   stop_mps
   check "local clients" 300 env -C .device/programs \
     PERIGEE_CLIENT_PROCESS="$PWD/.device/tests/local_client_process" \

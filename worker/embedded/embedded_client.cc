@@ -3,7 +3,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/shard_layout.h"
 #include "proto/local/spin_budget.h"
@@ -45,11 +44,6 @@ EmbeddedClient::EmbeddedClient(std::shared_ptr<Attachment> attachment,
 EmbeddedClient::~EmbeddedClient() { (void)Detach(); }
 
 absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
-  if (attachment.reply.device_uuid[0] != '\0') {
-    return absl::UnimplementedError(absl::StrCat("an embedded client does not map memory of ",
-                                                 attachment.reply.device_uuid,
-                                                 " yet: attach over the socket"));
-  }
   for (const auto& [part, mapping] :
        {std::pair{AttachPart::kCommandPage, &page_}, std::pair{AttachPart::kArena, &arena_},
         std::pair{AttachPart::kShardRows, &shard_}}) {
