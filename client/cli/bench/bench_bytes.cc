@@ -22,68 +22,77 @@ ElementCosts Costs(const GroupPlan& plan, int64_t row_bytes, bool route_weights)
   return ElementCosts{row_bytes, route_weights, plan.geometry().topk};
 }
 
-// [R]
-std::vector<Traffic> DispatchOfRanks(const GroupPlan& plan, int64_t row_bytes) {
+Movement DispatchMovement(const GroupPlan& plan, int64_t row_bytes) {
   const ElementCosts costs = Costs(plan, row_bytes, /*route_weights=*/true);
-  std::vector<Traffic> ranks;
-  for (const RowCounts& rows : CountRows(plan)) ranks.push_back(DispatchTraffic(rows, costs));
-  return ranks;
+  Movement movement{{}, LinkMover::kSender};
+  for (const RowCounts& rows : CountRows(plan)) {
+    movement.ranks.push_back(DispatchTraffic(rows, costs));
+  }
+  return movement;
 }
 
-std::vector<Traffic> CombineOfRanks(const GroupPlan& plan, int64_t row_bytes) {
+Movement CombineMovement(const GroupPlan& plan, int64_t row_bytes) {
   const ElementCosts costs = Costs(plan, row_bytes, /*route_weights=*/false);
-  std::vector<Traffic> ranks;
+  Movement movement{{}, LinkMover::kReceiver};
   for (const RowCounts& rows : CountRows(plan)) {
-    ranks.push_back(LocalSumTraffic(rows, costs));
-    ranks.back() += CombineTraffic(rows, costs);
+    movement.ranks.push_back(LocalSumTraffic(rows, costs));
+    movement.ranks.back() += CombineTraffic(rows, costs);
   }
-  return ranks;
+  return movement;
+}
+
+Movement PrefetchMovement(const GroupPlan& plan, int64_t expert_bytes) {
+  return {PrefetchTraffic(plan.placement, expert_bytes), LinkMover::kReceiver};
 }
 
 }  // namespace
 
-MovedBytes Moved(absl::Span<const Traffic> ranks) {
+MovedBytes Moved(absl::Span<const Movement> movements) {
   MovedBytes moved;
-  for (const Traffic& rank : ranks) {
-    const int64_t local = rank.read_bytes + rank.written_bytes;
+  for (size_t rank = 0; rank < movements[0].ranks.size(); ++rank) {
+    Traffic traffic;
+    int64_t by_rank = 0;
+    for (const Movement& movement : movements) {
+      const Traffic& part = movement.ranks[rank];
+      traffic += part;
+      by_rank += part.read_bytes + part.written_bytes;
+      by_rank += movement.mover == LinkMover::kSender ? part.sent_bytes : part.received_bytes;
+    }
+    const int64_t local = traffic.read_bytes + traffic.written_bytes;
     // What crosses a link is in one rank's count as sent and in another's as received; either way
     // it is one access to the other's memory.
-    moved.total_bytes += local + rank.received_bytes;
+    moved.total_bytes += local + traffic.received_bytes;
     moved.max_local_bytes = std::max(moved.max_local_bytes, local);
-    moved.max_link_bytes = std::max({moved.max_link_bytes, rank.sent_bytes, rank.received_bytes});
+    moved.max_link_bytes =
+        std::max({moved.max_link_bytes, traffic.sent_bytes, traffic.received_bytes});
+    moved.max_rank_bytes = std::max(moved.max_rank_bytes, by_rank);
   }
   return moved;
 }
 
 MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes) {
-  return Moved(DispatchOfRanks(plan, row_bytes));
+  return Moved({DispatchMovement(plan, row_bytes)});
 }
 
 MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes) {
-  return Moved(CombineOfRanks(plan, row_bytes));
+  return Moved({CombineMovement(plan, row_bytes)});
 }
 
 MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes) {
-  std::vector<Traffic> ranks = DispatchOfRanks(plan, row_bytes);
-  const std::vector<Traffic> combine = CombineOfRanks(plan, row_bytes);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] += combine[rank];
-  return Moved(ranks);
+  return Moved({DispatchMovement(plan, row_bytes), CombineMovement(plan, row_bytes)});
 }
 
 MovedBytes PrefetchBytes(const GroupPlan& plan, int64_t expert_bytes) {
-  return Moved(PrefetchTraffic(plan.placement, expert_bytes));
+  return Moved({PrefetchMovement(plan, expert_bytes)});
 }
 
 MovedBytes DispatchAndPrefetchBytes(const GroupPlan& plan, int64_t row_bytes,
                                     int64_t expert_bytes) {
-  std::vector<Traffic> ranks = DispatchOfRanks(plan, row_bytes);
-  const std::vector<Traffic> prefetch = PrefetchTraffic(plan.placement, expert_bytes);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] += prefetch[rank];
-  return Moved(ranks);
+  return Moved({DispatchMovement(plan, row_bytes), PrefetchMovement(plan, expert_bytes)});
 }
 
 MovedBytes ReduceBytes(const GroupPlan& plan, int64_t expert_bytes) {
-  return Moved(ReduceTraffic(plan.placement, expert_bytes));
+  return Moved({{ReduceTraffic(plan.placement, expert_bytes), LinkMover::kReceiver}});
 }
 
 double CopyGbPerSecond(const CopyTimes& copy, RankMemory memory, int32_t ranks) {
@@ -91,12 +100,18 @@ double CopyGbPerSecond(const CopyTimes& copy, RankMemory memory, int32_t ranks) 
   return Rate(kCopyTouches * copies * copy.rank_bytes, copy.own_us);
 }
 
+double AloneGbPerSecond(const CopyTimes& copy) {
+  return Rate(kCopyTouches * copy.rank_bytes, copy.alone_us);
+}
+
 double LinkGbPerSecond(const CopyTimes& copy) { return Rate(copy.rank_bytes, copy.link_us); }
 
 Floor FloorOf(const MovedBytes& bytes, const CopyTimes& copy, RankMemory memory, int32_t ranks) {
   const double copy_rate = CopyGbPerSecond(copy, memory, ranks);
   if (memory == RankMemory::kOneForAll) {
-    return Floor{Microseconds(bytes.total_bytes, copy_rate), "memory"};
+    const double memory_us = Microseconds(bytes.total_bytes, copy_rate);
+    const double rank_us = Microseconds(bytes.max_rank_bytes, AloneGbPerSecond(copy));
+    return rank_us > memory_us ? Floor{rank_us, "rank"} : Floor{memory_us, "memory"};
   }
   const double local_us = Microseconds(bytes.max_local_bytes, copy_rate);
   const double link_us = Microseconds(bytes.max_link_bytes, LinkGbPerSecond(copy));

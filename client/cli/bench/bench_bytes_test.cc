@@ -24,10 +24,15 @@ GroupPlan SmallPlan() {
 
 TEST(Moved, CountsALinkOnceAndTakesTheBusiestRank) {
   const std::vector<Traffic> ranks = {{10, 20, 3, 4}, {1, 2, 5, 4}};
-  const MovedBytes moved = Moved(ranks);
+  const MovedBytes moved = Moved({{ranks, LinkMover::kSender}});
   EXPECT_EQ(moved.total_bytes, 10 + 20 + 4 + 1 + 2 + 4);
   EXPECT_EQ(moved.max_local_bytes, 30);
   EXPECT_EQ(moved.max_link_bytes, 5);
+  EXPECT_EQ(moved.max_rank_bytes, 33);
+  EXPECT_EQ(Moved({{ranks, LinkMover::kReceiver}}).max_rank_bytes, 34);
+  const MovedBytes both = Moved({{ranks, LinkMover::kSender}, {ranks, LinkMover::kReceiver}});
+  EXPECT_EQ(both.max_rank_bytes, 33 + 34);
+  EXPECT_EQ(both.total_bytes, 2 * moved.total_bytes);
 }
 
 // The same counts as kernels/plan/bytes.h, summed by hand.
@@ -74,12 +79,25 @@ TEST(Rates, OfASharedMemoryAreThoseOfAllRanks) {
   EXPECT_DOUBLE_EQ(CopyGbPerSecond(copy, RankMemory::kOneForEach, 8), 200);
   EXPECT_DOUBLE_EQ(CopyGbPerSecond(copy, RankMemory::kOneForAll, 8), 1600);
   EXPECT_DOUBLE_EQ(LinkGbPerSecond(copy), 50);
+  EXPECT_DOUBLE_EQ(AloneGbPerSecond({.rank_bytes = 1'000'000, .alone_us = 4}), 500);
   EXPECT_EQ(LinkGbPerSecond(CopyTimes{.rank_bytes = 1}), 0) << "not measured";
 }
 
 TEST(FloorOf, ASharedMemoryTakesAllBytes) {
   const CopyTimes copy{.rank_bytes = 1'000'000, .own_us = 10, .link_us = 20};
   const Floor floor = FloorOf({8'000'000, 2'000'000, 5'000'000}, copy, RankMemory::kOneForAll, 4);
+  EXPECT_DOUBLE_EQ(floor.us, 10);
+  EXPECT_EQ(std::string(floor.bound), "memory");
+}
+
+TEST(FloorOf, OfASharedMemoryABusyRankCannotTakeAll) {
+  const CopyTimes copy{.rank_bytes = 1'000'000, .own_us = 10, .alone_us = 5};
+  const MovedBytes uneven{.total_bytes = 8'000'000, .max_rank_bytes = 8'000'000};
+  Floor floor = FloorOf(uneven, copy, RankMemory::kOneForAll, 4);
+  EXPECT_DOUBLE_EQ(floor.us, 20);
+  EXPECT_EQ(std::string(floor.bound), "rank");
+  const MovedBytes even{.total_bytes = 8'000'000, .max_rank_bytes = 2'000'000};
+  floor = FloorOf(even, copy, RankMemory::kOneForAll, 4);
   EXPECT_DOUBLE_EQ(floor.us, 10);
   EXPECT_EQ(std::string(floor.bound), "memory");
 }

@@ -160,6 +160,12 @@ BenchProgram CopyProgram(bool to_next_rank) {
   return builder.Take();
 }
 
+BenchProgram CopyAloneProgram() {
+  BenchProgram program = CopyProgram(/*to_next_rank=*/false);
+  program.program.mutable_operations(1)->mutable_probe_copy()->set_alone(true);
+  return program;
+}
+
 BackToBackProgram BackToBackDispatch(int32_t inputs) {
   return RoundsOfDispatch("dispatch_back_to_back", inputs, /*saved=*/false);
 }

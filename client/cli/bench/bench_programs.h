@@ -44,6 +44,8 @@ BenchProgram PrefetchProgram(int32_t inputs);
 BenchProgram ReduceProgram(int32_t inputs);
 // A copy within the shard, or to the next rank's.
 BenchProgram CopyProgram(bool to_next_rank);
+// A copy within rank 0's shard, nobody else doing anything.
+BenchProgram CopyAloneProgram();
 
 // Operations one behind the other, timed by whole iterations.
 struct BackToBackProgram {

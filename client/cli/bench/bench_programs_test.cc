@@ -55,6 +55,8 @@ TEST(BenchPrograms, ALayerIsTheSumOfItsFourOperations) {
 TEST(BenchPrograms, ACopyGoesWhereItIsSaid) {
   EXPECT_FALSE(CopyProgram(false).program.operations(1).probe_copy().to_next_rank());
   EXPECT_TRUE(CopyProgram(true).program.operations(1).probe_copy().to_next_rank());
+  EXPECT_FALSE(CopyProgram(false).program.operations(1).probe_copy().alone());
+  EXPECT_TRUE(CopyAloneProgram().program.operations(1).probe_copy().alone());
 }
 
 TEST(BenchPrograms, APrefetchIsTimedByItselfAndBehindADispatch) {

@@ -83,6 +83,10 @@ std::string CopyLine(const ShapeResult& shape, const BenchOptions& options) {
                                      Megabytes(copy.rank_bytes), Microseconds(copy.own_us),
                                      CopyGbPerSecond(copy, options.memory, options.ranks),
                                      Shares(options) && options.ranks > 1 ? " by all" : "");
+  if (copy.alone_us > 0) {
+    absl::StrAppendFormat(&text, "; by rank 0 alone: %s, %.1f GB/s", Microseconds(copy.alone_us),
+                          AloneGbPerSecond(copy));
+  }
   if (copy.link_us > 0) {
     absl::StrAppendFormat(&text, "; to the next rank: %s, %.1f GB/s of each",
                           Microseconds(copy.link_us), LinkGbPerSecond(copy));
@@ -160,21 +164,26 @@ void WriteShape(const BenchShape& shape, int32_t ranks, JsonWriter& json) {
   json.Field("intermediate", shape.intermediate);
 }
 
+// Null where it is 0: not measured.
+void WriteMeasured(const char* key, double value, JsonWriter& json) {
+  json.Key(key);
+  if (value > 0) {
+    json.Value(value);
+  } else {
+    json.Null();
+  }
+}
+
 void WriteCopy(const CopyTimes& copy, const BenchOptions& options, JsonWriter& json) {
   json.Key("copy");
   json.BeginObject();
   json.Field("rank_bytes", copy.rank_bytes);
   json.Field("own_us", copy.own_us);
   json.Field("own_gb_per_s", CopyGbPerSecond(copy, options.memory, options.ranks));
-  for (const char* key : {"to_next_rank_us", "to_next_rank_gb_per_s"}) {
-    json.Key(key);
-    if (copy.link_us <= 0) {
-      json.Null();
-    } else {
-      json.Value(key == absl::string_view("to_next_rank_us") ? copy.link_us
-                                                             : LinkGbPerSecond(copy));
-    }
-  }
+  WriteMeasured("to_next_rank_us", copy.link_us, json);
+  WriteMeasured("to_next_rank_gb_per_s", LinkGbPerSecond(copy), json);
+  WriteMeasured("alone_us", copy.alone_us, json);
+  WriteMeasured("alone_gb_per_s", AloneGbPerSecond(copy), json);
   json.EndObject();
 }
 
@@ -192,12 +201,13 @@ void WriteOperation(const OperationResult& operation, JsonWriter& json) {
     json.Field("total_bytes", operation.bytes->total_bytes);
     json.Field("max_local_bytes", operation.bytes->max_local_bytes);
     json.Field("max_link_bytes", operation.bytes->max_link_bytes);
+    json.Field("max_rank_bytes", operation.bytes->max_rank_bytes);
     json.Field("floor_us", operation.floor->us);
     json.Field("floor_bound", operation.floor->bound);
     json.Field("floor_over_median", FloorOverMedian(operation));
   } else {
-    for (const char* key : {"total_bytes", "max_local_bytes", "max_link_bytes", "floor_us",
-                            "floor_bound", "floor_over_median"}) {
+    for (const char* key : {"total_bytes", "max_local_bytes", "max_link_bytes", "max_rank_bytes",
+                            "floor_us", "floor_bound", "floor_over_median"}) {
       json.Key(key);
       json.Null();
     }

@@ -85,6 +85,7 @@ TEST(BenchJson, HasTheDocumentedKeys) {
   EXPECT_EQ(copy.at("own_gb_per_s").number_value(), 200);
   EXPECT_EQ(copy.at("to_next_rank_us").number_value(), 20);
   EXPECT_EQ(copy.at("to_next_rank_gb_per_s").number_value(), 50);
+  EXPECT_TRUE(copy.at("alone_us").has_null_value());
   const auto& operations = shape.at("operations").list_value();
   const auto plan = operations.values(0).struct_value().fields();
   EXPECT_TRUE(plan.at("floor_us").has_null_value());

@@ -227,6 +227,10 @@ absl::Status BenchSession::MeasureCopy(Bench& bench) {
   times_ns = Execute(bench, CopyProgram(/*to_next_rank=*/true));
   if (!times_ns.ok()) return times_ns.status();
   copy.link_us = SpreadOf((*times_ns)[0]).median_us;
+  if (options_.memory == RankMemory::kOneForEach) return absl::OkStatus();
+  times_ns = Execute(bench, CopyAloneProgram());
+  if (!times_ns.ok()) return times_ns.status();
+  copy.alone_us = SpreadOf((*times_ns)[0]).median_us;
   return absl::OkStatus();
 }
 
