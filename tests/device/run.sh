@@ -11,8 +11,9 @@ Needs CUDA and nothing else. Sections, all of them by default:
   contract   the contract suite on the CUDA backend, ranks as streams of one process
   sanitizer  compute-sanitizer memcheck and racecheck on small shapes
   layer      a coordinator and 8 worker processes that share the GPU under MPS run a trained layer
-  bench      planning, dispatch and combine of 8 workers that share the GPU under MPS, with random
-             routes and, where pack.sh was given --traces, recorded ones; then each layer of those
+  bench      planning, dispatch, combine, prefetch and reduce of 8 workers that share the GPU under
+             MPS, with random routes and, where pack.sh was given --traces, recorded ones; then each
+             layer of those; then a layer with fewer slots than experts of a rank
   attach     local clients of workers that share the GPU: PyTorch against its own index operations,
              with MPS and without; times of the command ring and of a step through it
   loss       ranks that are killed, stopped or never arrive, a process each, without MPS
@@ -134,6 +135,13 @@ run_bench() {
   bench "bench" 120 all --shape S4096,H7168,K8,E256,P128 --shape S8192,H3584,K8,E256,P128 \
     --shape S128,H7168,K8,E256,P16
   bench "bench plan" 120 plan --shape S8192,H3584,K8,E256 --shape S8192,H3584,K8,E896
+  bench "bench prefetch" 60 prefetch --shape S4096,H7168,K8,E256,I1024
+  bench "bench reduce" 60 reduce --shape S4096,H7168,K8,E256,I1024
+  # Weights that prefetch brings against weights that the experts read where they are.
+  for number in 0 3 4 32; do
+    bench "bench B$number" 60 layer --shape "S128,H7168,K8,E256,P16,I1024,B$number" --inputs 1 \
+      --warmup 2 --iterations 5
+  done
   if [[ -d $traces ]]; then
     for trace in e256_k8:1 e256_k8_early:2; do
       bench "bench $trace" 120 all --trace "$traces/${trace%:*}.safetensors" --layer "${trace#*:}" \

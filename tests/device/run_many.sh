@@ -15,7 +15,7 @@ without NVLink multicast. Sections, all of them by default:
   layer      a coordinator and N worker processes run a trained layer, a GPU each
   links      rates of copies between every two GPUs, by threads and by bulk copies; an all-to-all by
              NCCL
-  bench      dispatch and combine of N workers at several shapes and numbers of SMs
+  bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs
   loss       ranks that are killed, stopped or never arrive, a process each, rank r on GPU r % N
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
 With one GPU everything runs on it, and no link is used.
@@ -83,7 +83,7 @@ run_topology() {
 run_contract() {
   local test
   export PERIGEE_RANDOM_GROUPS=${PERIGEE_RANDOM_GROUPS:-300}
-  for test in queued dispatch combine experts disagreement lost_rank refusals layer; do
+  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
   unset PERIGEE_RANDOM_GROUPS
@@ -105,11 +105,17 @@ run_links() {
 run_bench() {
   # shellcheck disable=SC2054  # the commas are in the shapes
   local shapes=(--shape S4096,H7168,K8,E256,P128 --shape S8192,H7168,K8,E256,P128
-    --shape S128,H7168,K8,E256,P16)
-  local sms
+    --shape S128,H7168,K8,E256,P16 --shape S8192,H7168,K8,E896,P128)
+  local step=(--shape S4096,H7168,K8,E256,I1024)
+  local sms operation
   for sms in 8 16 24 32; do
     check "bench, $sms SMs" 120 "$perigee" bench all --backend cuda --ranks "$gpus" \
       "${shapes[@]}" --sms "$sms"
+    show
+  done
+  for operation in prefetch reduce; do
+    check "bench $operation, 24 SMs" 120 "$perigee" bench "$operation" --backend cuda \
+      --ranks "$gpus" "${step[@]}" --sms 24
     show
   done
   check "bench, as JSON" 120 "$perigee" bench all --backend cuda --ranks "$gpus" \
