@@ -14,6 +14,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("PERIGEE_PROGRAMS", ROOT / ".device/programs"))
@@ -238,7 +239,7 @@ def refusal_round(buffer, seed, number, scale):
         except perigee.PerigeeError as error:
             check(error.reason == "BAD_ROUTE", error.reason)
     for what, array in (("host", mine.hidden), ("float", mine.hidden.cuda().float()),
-                        ("strided", mine.hidden.cuda().t().contiguous().t())):
+                        ("strided", torch.zeros(H, S, dtype=torch.bfloat16, device="cuda").t())):
         try:
             buffer.dispatch(array, mine.weights.cuda(), mine.routes.cuda())
             raise AssertionError(f"{what} rows were taken")
@@ -249,8 +250,25 @@ def refusal_round(buffer, seed, number, scale):
 
 def run_rank(address, name, rank, options):
     """All steps of a rank; its routes of each round."""
+    try:
+        return steps_of_rank(address, name, rank, options)
+    except BaseException:
+        # At once: the other ranks may take long to end.
+        print(f"rank {rank}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        raise
+
+
+def load_libraries():
+    """What torch loads at its first use would keep other ranks waiting in the middle of a step."""
+    product = torch.zeros(1, 1, device="cuda", requires_grad=True) @ torch.zeros(1, 1, device="cuda")
+    torch.nn.functional.silu(product).sum().backward()
+    torch.cuda.synchronize()
+
+
+def steps_of_rank(address, name, rank, options):
     import perigee
     torch.cuda.set_device(rank % options.devices)
+    load_libraries()
     shared = torch.Generator().manual_seed(options.seed)
     scale = (torch.rand(E, generator=shared) + 0.5).cuda()
     layer = [weights.cuda().float() for weights in layer_of(options.seed)]
