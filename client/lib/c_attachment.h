@@ -8,6 +8,7 @@
 #include "absl/types/optional.h"
 #include "client/lib/local_client.h"
 #include "client/lib/perigee.h"
+#include "kernels/device/event.h"
 
 struct perigee_attachment {
   std::unique_ptr<perigee::LocalClient> client;
@@ -15,6 +16,7 @@ struct perigee_attachment {
   int32_t layers = 0;
   bool gradients = false;
   absl::optional<CUstream_st*> followed;  // by the next command
+  std::unique_ptr<perigee::Event> mark;   // of perigee_mark_stream, once there is one
 };
 
 #endif  // PERIGEE_CLIENT_LIB_C_ATTACHMENT_H_

@@ -7,6 +7,7 @@
 #include "client/lib/c_attachment.h"
 #include "client/lib/c_error.h"
 #include "kernels/device/caller_stream.h"
+#include "kernels/device/event.h"
 #include "kernels/device/private_device_memory.h"
 
 namespace perigee {
@@ -43,6 +44,23 @@ absl::Status Allocate(const perigee_attachment* attachment, uint64_t bytes, void
   return absl::OkStatus();
 }
 
+absl::Status Mark(perigee_attachment* attachment, CUstream_st* stream) {
+  const absl::StatusOr<int> device = DeviceOf(attachment);
+  if (!device.ok()) return device.status();
+  if (attachment->mark == nullptr) {
+    absl::StatusOr<std::unique_ptr<Event>> mark = Event::Create(*device);
+    if (!mark.ok()) return mark.status();
+    attachment->mark = *std::move(mark);
+  }
+  return attachment->mark->Record(stream);
+}
+
+absl::Status HoldForMark(const perigee_attachment* attachment, CUstream_st* stream) {
+  const absl::StatusOr<int> device = DeviceOf(attachment);
+  if (!device.ok()) return device.status();
+  return attachment->mark == nullptr ? absl::OkStatus() : attachment->mark->MakeWait(stream);
+}
+
 }  // namespace
 }  // namespace perigee
 
@@ -62,6 +80,14 @@ int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t c
   const absl::StatusOr<int> device = DeviceOf(attachment);
   if (!device.ok()) return TellStatus(device.status(), error);
   return TellStatus(attachment->client->MakeWait(StreamOf(stream), command), error);
+}
+
+int perigee_mark_stream(perigee_attachment* attachment, void* stream, perigee_error* error) {
+  return TellStatus(perigee::Mark(attachment, StreamOf(stream)), error);
+}
+
+int perigee_hold_for_mark(perigee_attachment* attachment, void* stream, perigee_error* error) {
+  return TellStatus(perigee::HoldForMark(attachment, StreamOf(stream)), error);
 }
 
 int perigee_copy(perigee_attachment* attachment, void* stream, void* to, const void* from,

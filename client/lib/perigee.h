@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 2
+#define PERIGEE_API_VERSION 3
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -268,6 +268,12 @@ int perigee_follow_stream(perigee_attachment* attachment, void* stream, perigee_
 // tells), or the attachment has.
 int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t command,
                         perigee_error* error);
+// Since version 3. Remembers how far `stream` has come, in the place of what was remembered before;
+// the stream may go afterwards.
+int perigee_mark_stream(perigee_attachment* attachment, void* stream, perigee_error* error);
+// Since version 3. What `stream` is given from here on waits for what was remembered; for nothing,
+// where nothing was.
+int perigee_hold_for_mark(perigee_attachment* attachment, void* stream, perigee_error* error);
 // Copies in the order of the stream, between addresses of the device and of the host.
 int perigee_copy(perigee_attachment* attachment, void* stream, void* to, const void* from,
                  uint64_t bytes, perigee_error* error);

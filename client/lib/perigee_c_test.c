@@ -66,6 +66,8 @@ static void refuses_attachments_that_are_none(void) {
       perigee_clone_plan(NULL, 2, 1, &command, &error),
       perigee_follow_stream(NULL, NULL, &error),
       perigee_hold_stream(NULL, NULL, 0, &error),
+      perigee_mark_stream(NULL, NULL, &error),
+      perigee_hold_for_mark(NULL, NULL, &error),
       perigee_copy(NULL, NULL, &memory, &memory, 0, &error),
       perigee_stream_done(NULL, NULL, &done, &error),
       perigee_allocate(NULL, 1, &address, &error),

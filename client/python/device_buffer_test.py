@@ -3,12 +3,14 @@
 device memory is this process's and whose streams do at once what they are given."""
 
 import ctypes
+import types
 import unittest
 from unittest import mock
 
 import numpy
 
 import perigee
+from perigee import _device as device_module
 from perigee import buffer as buffer_module
 from perigee import device_buffer
 from perigee._library import MEMORY_CUDA, MemoryStruct, PerigeeError
@@ -79,6 +81,49 @@ class FakeAttachment:
         self.left = True
 
 
+class FakeTensor:
+    """Of torch, on the fake device; `streams` are those that record_stream has told it of."""
+
+    is_cuda, device = True, types.SimpleNamespace(index=0)
+
+    def __init__(self, values, dtype, streams):
+        self.values, self.dtype, self.streams, self.shape = values, dtype, streams, values.shape
+
+    def is_contiguous(self):
+        return True
+
+    def data_ptr(self):
+        return self.values.ctypes.data
+
+    def record_stream(self, stream):
+        self.streams.append(stream)
+
+    def view(self, to):
+        if isinstance(to, tuple):
+            return FakeTensor(self.values.reshape(to), self.dtype, self.streams)
+        return FakeTensor(self.values.view(FakeTorch.DTYPES[to]), to, self.streams)
+
+    def __getitem__(self, index):
+        return FakeTensor(self.values[index], self.dtype, self.streams)
+
+
+class FakeTorch:
+    """As much of torch as DeviceBuffer uses; what is not made is where it was."""
+
+    DTYPES = {"torch.bfloat16": numpy.uint16, "torch.float32": numpy.float32,
+              "torch.int32": numpy.int32, "torch.uint8": numpy.uint8}
+    Tensor = FakeTensor
+    bfloat16, float32, int32, uint8 = DTYPES
+    cuda = types.SimpleNamespace(
+        ExternalStream=lambda stream, device: stream, default_stream=lambda device: "default",
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=8))
+
+    @staticmethod
+    def empty(shape, dtype, device):
+        assert device == "cuda:0"
+        return FakeTensor(numpy.full(shape, 99, FakeTorch.DTYPES[dtype]), dtype, [])
+
+
 class DeviceBufferTest(unittest.TestCase):
 
     def setUp(self):
@@ -106,6 +151,10 @@ class DeviceBufferTest(unittest.TestCase):
             log.append(f"follow {arguments[0]}")
         elif name == "perigee_hold_stream":
             log.append(f"{arguments[0]} waits for {arguments[1]}")
+        elif name == "perigee_mark_stream":
+            log.append(f"mark on {arguments[0]}")
+        elif name == "perigee_hold_for_mark":
+            log.append(f"{arguments[0]} waits for the mark")
         elif name == "perigee_stream_done":
             arguments[1]._obj.value = 1
         elif name == "perigee_allocate":
@@ -135,19 +184,20 @@ class DeviceBufferTest(unittest.TestCase):
             "caller's to input_tokens on 9", "caller's to input_route_weights on 9",
             "caller's to input_routes on 9", "follow 9", "dispatch", "9 waits for 0",
             "shard_rows to caller's on 9", "shard_route_weights to caller's on 9",
-            "plan_dst to caller's on 9"])
+            "plan_dst to caller's on 9", "mark on 9"])
         self.assertEqual(self.attachment.arrays["input_tokens"][:, 0].tolist(), [3, 3, 3, 0])
         self.assertEqual((rows.shape, rows.dtype, set(self.values(rows))), ((NVS, H), "bfloat16", {7}))
         self.assertEqual(set(self.values(weights)), {8.0})
         self.assertEqual(self.values(cu_seqlens), list(range(S * K, S * K + E + B)))
         self.assertEqual(self.values(plan.home_load),
                          self.attachment.arrays["plan_home_load"].tolist())
+        self.assertEqual(self.take_log(), ["0 waits for 0", "0 waits for the mark"])
         tokens, gathered, event = self.buffer.combine(plan, rows, weights, stream=9)
         self.assertIsNone(event)
         self.assertEqual(self.take_log(), [
             "caller's to shard_rows on 9", "caller's to shard_route_weights on 9", "follow 9",
             "combine", "9 waits for 1", "output_tokens to caller's on 9",
-            "output_route_weights to caller's on 9"])
+            "output_route_weights to caller's on 9", "mark on 9"])
         self.assertEqual((set(self.values(tokens)), set(self.values(gathered))), ({5}, {6.0}))
 
     def test_an_event_puts_what_follows_behind_it_and_once(self):
@@ -160,10 +210,66 @@ class DeviceBufferTest(unittest.TestCase):
         done.wait(stream=2)
         done.wait(stream=2)
         # The arrays of the dispatch before it, too: its plan.
-        self.assertEqual(self.take_log(), ["2 waits for 0", "plan_dst to caller's on 2",
-                                           "2 waits for 1", "output_tokens to caller's on 2"])
-        event.wait(stream=4)
+        self.assertEqual(self.take_log(), [
+            "2 waits for 0", "plan_dst to caller's on 2", "mark on 2",
+            "2 waits for 1", "output_tokens to caller's on 2", "mark on 2"])
+        event.wait(stream=2)
         self.assertEqual(self.take_log(), [])
+
+    def test_an_event_puts_what_follows_behind_it_on_every_stream_that_it_is_given(self):
+        _, _, _, plan, event = self.buffer.dispatch(*self.inputs(), async_finish=True, stream=1)
+        event.wait(stream=2)
+        self.assertEqual(self.take_log()[-2:], ["plan_dst to caller's on 2", "mark on 2"])
+        event.wait(stream=3)
+        self.assertEqual(self.take_log(), ["3 waits for 0", "3 waits for the mark"])
+        last = self.buffer.barrier(async_finish=True, stream=1)
+        last.wait(stream=3)
+        self.assertEqual(self.take_log(), ["follow 1", "barrier", "3 waits for 1"])
+        last.wait(stream=4)
+        self.assertEqual(self.take_log(), ["4 waits for 0", "4 waits for the mark", "4 waits for 1"])
+        plan.release()
+
+    def test_an_event_that_is_over_is_waited_for_alone(self):
+        _, _, _, plan, event = self.buffer.dispatch(*self.inputs(), async_finish=True, stream=1)
+        self.attachment.ended = 1
+        last = self.buffer.barrier(async_finish=True, stream=2)
+        self.assertEqual(self.take_log()[-4:], ["plan_dst to caller's on 2", "mark on 2", "follow 2",
+                                                "barrier"])
+        event.wait(stream=3)
+        self.assertEqual(self.take_log(), ["3 waits for 0", "3 waits for the mark"])
+        last.wait(stream=3)
+        self.assertEqual(self.take_log(), ["3 waits for 1"])
+        plan.release()
+
+    def test_the_end_waits_for_copies_on_other_streams(self):
+        _, _, _, plan, event = self.buffer.dispatch(*self.inputs(), async_finish=True, stream=1)
+        event.wait(stream=2)
+        self.buffer.barrier(stream=3)
+        self.take_log()
+        self.buffer.synchronize(stream=5)
+        self.assertEqual(self.take_log(), ["5 waits for 0", "5 waits for the mark", "5 waits for 1"])
+        self.buffer.synchronize(stream=6)
+        self.assertEqual(self.take_log(), ["6 waits for the mark"])
+        plan.release()
+
+    def test_torch_is_told_which_streams_use_its_memory(self):
+        torch = FakeTorch()
+        with mock.patch.object(device_buffer, "loaded_torch", lambda: torch), \
+                mock.patch.object(device_module, "loaded_torch", lambda: torch):
+            hidden = torch.empty((3, H), torch.bfloat16, "cuda:0")
+            routes = torch.empty((3, K), torch.int32, "cuda:0")
+            routes.values[:] = 0
+            rows, _, cu_seqlens, plan, event = self.buffer.dispatch(
+                hidden, None, routes, async_finish=True, stream=7)
+            self.assertEqual((hidden.streams, routes.streams, rows.streams), ([7], [7], []))
+            event.wait(stream=8)
+            self.assertEqual((hidden.streams, rows.streams, plan.dst.streams), ([7], [8], [8]))
+            self.buffer.combine(plan, rows, stream=0)
+            self.assertEqual(rows.streams, [8, "default"])
+            self.assertEqual(set(rows.values.flat), {7})
+            self.assertEqual(cu_seqlens.values.tolist(), list(range(S * K, S * K + E + B)))
+            self.assertEqual(plan.home_load.values.tolist(),
+                             self.attachment.arrays["plan_home_load"].tolist())
 
     def test_a_failure_is_told_by_the_event_or_the_next_call(self):
         failure = PerigeeError("INVALID_ARGUMENT", "bad", "BAD_ROUTE")

@@ -36,6 +36,20 @@ def _work(address, name, rank):
         (tokens.float().sum() + 3 * gathered.sum()).backward()
         assert torch.equal(hidden.grad.float(), (2 * routes).expand(-1, buffer.H).float())
         assert torch.equal(weights.grad, 3.0 * (torch.tensor(mine.routes) >= 0))
+        # Weights that scale rows, and do not come back themselves: combine has no gradient of them.
+        hidden.grad = weights.grad = None
+        rows, row_weights, plan = perigee.torch.dispatch(buffer, hidden,
+                                                         torch.tensor(mine.routes), weights)
+        rows = torch.where(row_weights[:, None] > 0, rows, 0).float()  # what is behind is anything
+        tokens, none = perigee.torch.combine(buffer, plan,
+                                             (rows * row_weights[:, None]).to(torch.bfloat16))
+        assert none is None
+        tokens.float().sum().backward()
+        taken = (torch.tensor(mine.routes) >= 0) & (weights > 0)
+        sums = hidden.detach().float().sum(1)[:, None] * taken
+        assert torch.allclose(weights.grad, sums, rtol=1e-5), (weights.grad - sums).abs().max()
+        expected = (weights.detach() * taken).sum(1)[:, None].expand(-1, buffer.H)
+        assert torch.allclose(hidden.grad.float(), expected, rtol=0.03)
 
 
 @unittest.skipIf(torch is None, "torch is not installed")

@@ -161,6 +161,9 @@ def in_place_round(buffer, seed, number, scale):
         # By the saved plan, behind it: rows and padding as before.
         again, _, none, same, last = buffer.dispatch(mine.hidden.cuda(), plan=plan,
                                                      async_finish=True)
+        # On two streams, whose second has to wait for copies on the first.
+        with torch.cuda.stream(torch.cuda.Stream()):
+            done.wait()
         done.wait()
         check_tokens(mine, scale, tokens, weights_sk)
         last.wait()

@@ -173,6 +173,12 @@ def loaded_torch():
     return torch if torch is not None and hasattr(torch, "cuda") else None
 
 
+def torch_stream(handle, device):
+    """torch's object for a stream; its class of others' streams makes a new one of the handle 0."""
+    cuda = loaded_torch().cuda
+    return cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+
+
 def stream_of(stream, device):
     """The handle of a stream: of torch, another package's (cuda_stream, ptr), or a number. None:
     torch's current one where torch is loaded, else the legacy default stream."""

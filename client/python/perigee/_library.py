@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 2
+API_VERSION = 3
 NAME_BYTES = 256
 
 OWN_WEIGHTS = 2
@@ -93,6 +93,8 @@ _SIGNATURES = {
     "perigee_clone_plan": [c_void_p, c_uint64, c_uint64, _NEW_COMMAND],
     "perigee_follow_stream": [c_void_p, c_void_p],
     "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
+    "perigee_mark_stream": [c_void_p, c_void_p],
+    "perigee_hold_for_mark": [c_void_p, c_void_p],
     "perigee_copy": [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64],
     "perigee_stream_done": [c_void_p, c_void_p, POINTER(c_int32)],
     "perigee_allocate": [c_void_p, c_uint64, POINTER(c_void_p)],

@@ -4,7 +4,7 @@ import ctypes
 import math
 import time
 
-from perigee._device import DeviceArray, loaded_torch, source_of, stream_of
+from perigee._device import DeviceArray, loaded_torch, source_of, stream_of, torch_stream
 from perigee._library import LIBRARY, PerigeeError, call
 from perigee.buffer import Buffer
 from perigee.event import UNDER_WAY, Event
@@ -35,7 +35,7 @@ class DeviceEvent(Event):
 
     def of(self, buffer):
         self._buffer = buffer
-        self.joined = False
+        self.streams = set()  # that wait for it; on the first its results are copied
         return self
 
     def _await(self, timeout):
@@ -68,8 +68,9 @@ class DeviceBuffer(Buffer):
     Operations are ordered with `stream`, by default torch's current one, or the legacy default stream
     without torch: an operation begins behind what the stream has been given before its call, and what
     the stream is given after it comes behind the operation; with async_finish behind the event's
-    wait(). No call blocks for that. So a failure may be told by a later call, or by synchronize().
-    Calls with different streams are ordered by the caller, as for any other kernels."""
+    wait(), on whichever streams that is called for. No call blocks for that. So a failure may be told
+    by a later call, or by synchronize(). Calls with different streams are ordered by the caller, as for
+    any other kernels."""
 
     _EVENT = DeviceEvent
 
@@ -78,6 +79,7 @@ class DeviceBuffer(Buffer):
         self.device_uuid = memory.device_uuid.decode()
         self._stream = 0
         self._left = False
+        self._behind_copies = None  # streams that are behind the last copy of results, if there was one
         super()._map(memory)
         # The plan's arrays lie behind each other.
         self._plan_begin = min(array.address for array in self._plan.values())
@@ -99,25 +101,33 @@ class DeviceBuffer(Buffer):
 
     def join(self, event, stream):
         """DeviceEvent.wait; of the operations before it, too, whose arrays are to hold their values."""
-        if event.joined:
-            return
         self._stream = stream_of(stream, self.device)
-        for earlier in self._under_way:
-            if earlier is event:
-                break
-            self._join_one(earlier)
+        if event in self._under_way:
+            for earlier in self._under_way:
+                if earlier is event:
+                    break
+                self._join_one(earlier)
         self._join_one(event)
 
     def _join_one(self, event):
-        if event.joined:
+        if self._stream in event.streams:
             return
-        event.joined = True
+        event.streams.add(self._stream)
         finish, event._finish = event._finish, None
         if self._left:
             return
         call("perigee_hold_stream", self._attachment.handle, self._stream, event._command)
+        # Its results, or those of one before it, may have been copied on another stream.
+        self._come_behind_copies()
         if finish is not None:
             finish()
+            call("perigee_mark_stream", self._attachment.handle, self._stream)
+            self._behind_copies = {self._stream}
+
+    def _come_behind_copies(self):
+        if self._behind_copies is not None and self._stream not in self._behind_copies:
+            call("perigee_hold_for_mark", self._attachment.handle, self._stream)
+            self._behind_copies.add(self._stream)
 
     def _new_event(self, command, **options):
         return super()._new_event(command, **options).of(self)
@@ -155,6 +165,7 @@ class DeviceBuffer(Buffer):
         self._await_stream()
 
     def _await_stream(self):
+        self._come_behind_copies()
         end = time.monotonic() + self._timeout
         done = ctypes.c_int32()
         while True:
@@ -202,41 +213,50 @@ class DeviceBuffer(Buffer):
         if nbytes > 0:
             call("perigee_copy", self._attachment.handle, self._stream, to, source, nbytes)
 
+    def _address_in_stream(self, source):
+        """Of an array that the stream is about to read or write. torch gives memory that is freed on to
+        others as soon as the stream that it was allocated on allows that: it is told of this one."""
+        torch = loaded_torch()
+        if torch is not None and isinstance(source.keep, torch.Tensor):
+            source.keep.record_stream(torch_stream(self._stream, self.device))
+        return source.address
+
     def _put(self, view, source):
         item = view.nbytes // max(1, math.prod(view.shape))
-        self._copy(view.address, source.address, math.prod(source.shape) * item)
+        self._copy(view.address, self._address_in_stream(source), math.prod(source.shape) * item)
 
     def _get(self, result, view):
-        self._copy(source_of(result, "a result", self.device).address, view.address, view.nbytes)
-
-    def _empty_bytes(self, nbytes):
-        """An array of bytes, and its address."""
-        torch = loaded_torch()
-        if torch is not None:
-            region = torch.empty(max(1, nbytes), dtype=torch.uint8, device=f"cuda:{self.device}")
-            return region, region.data_ptr()
-        allocation = _Allocation(self._attachment, max(1, nbytes))
-        return allocation, allocation.address
+        address = self._address_in_stream(source_of(result, "a result", self.device))
+        self._copy(address, view.address, view.nbytes)
 
     def _empty_like(self, view):
-        owner, address = self._empty_bytes(view.nbytes)
-        return self._shown(DeviceArray(address, view.shape, view.dtype, self.device, owner))
+        torch = loaded_torch()
+        if torch is not None:
+            return torch.empty(view.shape, dtype=getattr(torch, view.dtype),
+                               device=f"cuda:{self.device}")
+        allocation = _Allocation(self._attachment, max(1, view.nbytes))
+        return DeviceArray(allocation.address, view.shape, view.dtype, self.device, allocation)
 
     def _empty_plan(self):
-        owner, address = self._empty_bytes(self._plan_bytes)
-        return {name: self._shown(DeviceArray(address + array.address - self._plan_begin,
-                                              array.shape, array.dtype, self.device, owner))
-                for name, array in self._plan.items()}
+        region = self._empty_like(DeviceArray(0, (self._plan_bytes,), "uint8", self.device, None))
+        return {name: self._part_of(region, array) for name, array in self._plan.items()}
+
+    def _part_of(self, region, array):
+        """Where an array of the plan has its place in a copy of the plan's bytes."""
+        begin = array.address - self._plan_begin
+        if isinstance(region, DeviceArray):
+            return DeviceArray(region.address + begin, array.shape, array.dtype, self.device, region)
+        torch = loaded_torch()
+        return region[begin:begin + array.nbytes].view(torch.int32).view(array.shape)
+
+    def _begin_of_plan(self, arrays):
+        dst = self._address_in_stream(source_of(arrays["dst"], "a plan", self.device))
+        return dst - (self._plan["dst"].address - self._plan_begin)
 
     def _get_plan(self, arrays):
-        first = source_of(arrays["dst"], "a plan", self.device).address
-        begin = first - (self._plan["dst"].address - self._plan_begin)
-        self._copy(begin, self._plan_begin, self._plan_bytes)
+        self._copy(self._begin_of_plan(arrays), self._plan_begin, self._plan_bytes)
 
     def _copy_plan(self, arrays):
         copies = self._empty_plan()
-        first, second = (source_of(of["dst"], "a plan", self.device).address
-                         for of in (copies, arrays))
-        offset = self._plan["dst"].address - self._plan_begin
-        self._copy(first - offset, second - offset, self._plan_bytes)
+        self._copy(self._begin_of_plan(copies), self._begin_of_plan(arrays), self._plan_bytes)
         return copies

@@ -67,7 +67,7 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, weights, buffer, plan):
         hidden, gathered = _combine(buffer, plan, rows, weights)
-        ctx.buffer, ctx.plan, ctx.weighted = buffer, plan, weights is not None
+        ctx.buffer, ctx.plan = buffer, plan
         if gathered is None:
             return hidden
         return hidden, gathered
@@ -75,13 +75,9 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_hidden, grad_weights=None):
         count = ctx.plan.tokens
-        # Weights come along in any case: where the dispatch had some, its gradient gathers them from
-        # what lies in the shard.
-        if grad_weights is None:
-            grad_weights = torch.zeros(count, ctx.buffer.K, device=grad_hidden.device)
-        rows, row_weights, _ = _dispatch(ctx.buffer, grad_hidden[:count], grad_weights[:count],
-                                         None, ctx.plan)
-        return rows, row_weights if ctx.weighted else None, None, None
+        weights = None if grad_weights is None else grad_weights[:count]
+        rows, row_weights, _ = _dispatch(ctx.buffer, grad_hidden[:count], weights, None, ctx.plan)
+        return rows, row_weights, None, None
 
 
 def dispatch(buffer, hidden, topk_experts, route_weights=None):
