@@ -4,6 +4,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
 
@@ -178,25 +179,36 @@ void LocalExecutor::Settle() {
 
 // Those behind the failed one have moved nothing.
 void LocalExecutor::Undo(size_t first_failed, const Failure& failure) {
-  for (size_t i = begun_.size(); i-- > first_failed;) {
-    Begun& begun = begun_[i];
-    if (!begun.launched || !begun.makes_plan) continue;
-    for (size_t later = i + 1; later < begun_.size(); ++later) {
-      if (begun_[later].launched || begun_[later].plan != begun.plan) continue;
-      begun_[later].failure =
-          Refused(StaleObject("the dispatch that was to make the plan ended early"));
-    }
-    const auto kept = plans_.find(begun.plan_id.value);
-    const bool is_kept = kept != plans_.end() && kept->second == begun.plan;
-    absl::erase_if(plans_, [&](const auto& entry) { return entry.second == begun.plan; });
-    if (is_kept && begun.replaced) plans_[begun.plan_id.value] = begun.replaced;
-  }
+  UndoPlans(first_failed);
   const Begun& failed = begun_[first_failed];
   site_.objects.RestoreRows(failed.rows_before);
   if (failed.writes_shard && failure.record) {
     site_.objects.RowsUndefined(failed.completion.sequence.value != 0
                                     ? failed.completion.sequence
                                     : site_.objects.last_sequence());
+  }
+}
+
+// From the last one back, so that each finds what it had put under its number, if that is still
+// there, and puts back what was there before.
+void LocalExecutor::UndoPlans(size_t first_failed) {
+  absl::flat_hash_set<PlanPtr> unmade;
+  for (size_t i = first_failed; i < begun_.size(); ++i) {
+    if (begun_[i].makes_plan && begun_[i].launched) unmade.insert(begun_[i].plan);
+  }
+  for (size_t i = begun_.size(); i-- > first_failed;) {
+    Begun& begun = begun_[i];
+    if (!unmade.contains(begun.plan)) continue;
+    if (!begun.makes_plan) {
+      begun.failure = Refused(StaleObject("the dispatch that was to make the plan ended early"));
+    }
+    const auto kept = plans_.find(begun.plan_id.value);
+    if (kept == plans_.end() || kept->second != begun.plan) continue;
+    if (begun.replaced == nullptr) {
+      plans_.erase(kept);
+    } else {
+      kept->second = begun.replaced;
+    }
   }
 }
 

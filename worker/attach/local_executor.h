@@ -77,6 +77,7 @@ class LocalExecutor {
   void NoteEnded(size_t count);
   void Settle();
   void Undo(size_t first_failed, const Failure& failure);
+  void UndoPlans(size_t first_failed);
   void ShowFirstCollective();
   Sequence TakeSequence();
   Failure Operate(const LocalEmpty&, Sequence) { return Failure(); }

@@ -310,6 +310,28 @@ TEST_F(QueuedExecutorTest, WhatAFailedDispatchReplacedComesBack) {
   EXPECT_EQ(NextReason(), "OK") << "by the plan of sequence 5";
 }
 
+TEST_F(QueuedExecutorTest, WhatACloneOfAPlanThatIsNotMadeReplacedComesBack) {
+  constexpr LocalPlanId kClone(10), kOther(11);
+  Begin(LocalDispatch{kPlan, 3, false});
+  Begin(LocalClonePlan{kClone, kPlan});
+  Begin(LocalClonePlan{kOther, kPlan});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(NextReason(), "OK");
+  FailAt(6, path_->LeaveEarly(AbortReason::kDeclined, Operation::kBarrier, Sequence(6), 0));
+  Begin(LocalBarrier{});
+  Begin(LocalDispatch{kPlan, 2, false});
+  Begin(LocalClonePlan{kClone, kPlan});
+  Begin(LocalClonePlan{LocalPlanId(12), kPlan});
+  Begin(LocalReleasePlan{kOther});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(NextReason(), "DECLINED");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(NextReason(), "STALE_OBJECT");
+  EXPECT_EQ(NextReason(), "OK");
+  EXPECT_EQ(executor_->plan_count(), 2u) << "those of sequence 5, but for the one released";
+  Begin(LocalCombine{kClone, false});
+  EXPECT_EQ(NextReason(), "OK") << "by the plan of sequence 5";
+  Begin(LocalDispatchWithPlan{kOther, 1, false});
+  EXPECT_EQ(NextReason(), "STALE_OBJECT") << "it was released all the same";
+}
+
 TEST_F(QueuedExecutorTest, WhatIsRefusedIsDeclinedBehindWhatRuns) {
   path_->set_running(0);
   Begin(LocalBarrier{});
