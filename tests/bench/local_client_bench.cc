@@ -279,6 +279,14 @@ bool Read(int argc, char** argv, Wanted& wanted) {
   return true;
 }
 
+// Before CUDA is first used: in the direct calls ranks are streams of this process, and two that
+// share a hardware queue wait for each other until they give up. One is for copies, one for the
+// default stream. No more than needed: under MPS all processes share the device's.
+void SeparateHardwareQueues(int ranks) {
+  const int queues = std::clamp(ranks + 2, 8, 32);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(queues).c_str(), /*overwrite=*/0);
+}
+
 int Main(int argc, char** argv) {
   Wanted wanted;
   if (!Read(argc, argv, wanted)) {
@@ -287,6 +295,7 @@ int Main(int argc, char** argv) {
                  "[--tokens=S] [--hidden=H] [--topk=K] [--experts=E] [--intermediate=H']\n");
     return 2;
   }
+  SeparateHardwareQueues(wanted.shape.geometry.ranks);
   PrintCircumstances();
   const StepShape& shape = wanted.shape;
   std::printf("step     backend %s, R %d, S %d, H %d, K %d, E %d, H' %d; %d rounds\n",
