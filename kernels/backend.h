@@ -192,6 +192,7 @@ struct Polled {
 enum class CopyProbe {
   kOwnShard,  // the second half of the own rows
   kNextRank,  // the second half of those of rank (r + 1) % R
+  kNothing,   // another rank copies alone, and this one's rows stay
 };
 
 // One rank of one buffer in one generation. Operations are called from one thread at a time, in the

@@ -6,6 +6,10 @@ namespace perigee {
 absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
   absl::Status status = rank.progress->BeginLocal(Operation::kProbeCopy);
   if (!status.ok()) return status;
+  if (probe == CopyProbe::kNothing) {
+    rank.queued.push_back({.mark = MarkOf(rank, Operation::kProbeCopy)});
+    return absl::OkStatus();
+  }
   const int64_t half = rank.logical_rows() / 2;
   const int32_t next = (rank.rank.value + 1) % rank.geometry.ranks;
   const bool local = probe == CopyProbe::kOwnShard;

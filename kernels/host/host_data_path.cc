@@ -75,7 +75,7 @@ class HostDataPath final : public DataPath {
   }
   absl::Status ProbeCopy(CopyProbe probe) override {
     absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
-    if (!status.ok()) return status;
+    if (!status.ok() || probe == CopyProbe::kNothing) return status;
     const int64_t half = rank_.logical_rows() / 2;
     const int32_t next = (rank_.rank.value + 1) % rank_.geometry.ranks;
     const ShardView& to = probe == CopyProbe::kOwnShard ? rank_.own() : rank_.shards[next];

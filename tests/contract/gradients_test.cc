@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -173,7 +174,8 @@ void GradientsContractTest::ExpectReduced(const AllValues& before, const AllValu
 
 TEST_P(GradientsContractTest, SumsInOrderAndRepeatsItsBits) {
   int used = 0;
-  for (int i = 0; i < GetParam().random_groups / 10;) {
+  const int groups = std::max(GetParam().random_groups / 10, 1);
+  for (int i = 0; i < groups;) {
     // The first of four ranks where there may be as many: few random groups may use no slot at all.
     GroupInput input = i == 0 && GetParam().max_ranks >= 4 ? Skewed(4) : RandomGroup(random_);
     if (input.geometry.ranks > GetParam().max_ranks) continue;

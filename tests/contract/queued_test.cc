@@ -196,7 +196,7 @@ TEST_P(QueuedContractTest, NothingIsTimedBehindAFailure) {
 TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
   RankGroup group(queueing_backends(), Options());
   const size_t half = size_t(geometry_.logical_rows() / 2) * kShape.hidden;
-  for (const CopyProbe probe : {CopyProbe::kOwnShard, CopyProbe::kNextRank}) {
+  for (const CopyProbe probe : {CopyProbe::kOwnShard, CopyProbe::kNextRank, CopyProbe::kNothing}) {
     std::vector<std::vector<BFloat16>> rows;
     for (int32_t rank = 0; rank < group.ranks(); ++rank) {
       rows.push_back(NormalNumbers(random_, group.ReadRows(rank).size(), 1.0));
@@ -213,9 +213,16 @@ TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
       return status.ok() ? group.path(rank).Synchronize() : status;
     }));
     for (int32_t rank = 0; rank < group.ranks(); ++rank) {
-      const int32_t to = probe == CopyProbe::kOwnShard ? rank : (rank + 1) % group.ranks();
+      if (group.path(rank).queues()) {
+        EXPECT_THAT(group.path(rank).durations(), SizeIs(2));
+      }
+      const int32_t to = probe == CopyProbe::kNextRank ? (rank + 1) % group.ranks() : rank;
       const std::vector<BFloat16> found = group.ReadRows(to);
-      EXPECT_TRUE(std::equal(rows[rank].begin(), rows[rank].begin() + half, found.begin() + half,
+      std::vector<BFloat16> expected = rows[to];
+      if (probe != CopyProbe::kNothing) {
+        std::copy_n(rows[rank].begin(), half, expected.begin() + half);
+      }
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end(),
                              [](BFloat16 a, BFloat16 b) { return a.bits == b.bits; }))
           << "rank " << rank;
     }

@@ -106,6 +106,7 @@ run_bench() {
   # shellcheck disable=SC2054  # the commas are in the shapes
   local shapes=(--shape S4096,H7168,K8,E256,P128 --shape S8192,H7168,K8,E256,P128
     --shape S128,H7168,K8,E256,P16 --shape S8192,H7168,K8,E896,P128)
+  # shellcheck disable=SC2054
   local step=(--shape S4096,H7168,K8,E256,I1024)
   local sms operation
   for sms in 8 16 24 32; do

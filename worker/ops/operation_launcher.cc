@@ -180,7 +180,9 @@ Failure OperationLauncher::ReduceGradients(const v1::ReduceGradientsOperation& o
 }
 
 Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
-  if (operation.alone() && site_.memory.rank() != RankId(0)) return Failure();
+  if (operation.alone() && site_.memory.rank() != RankId(0)) {
+    return operations_.ProbeCopy(CopyProbe::kNothing);
+  }
   Failure failure =
       operations_.ProbeCopy(operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard);
   if (failure.status.ok() || failure.record) unsettled_.rows = true;

@@ -98,6 +98,7 @@ Failure RankOperations::ReduceGradients(Sequence sequence, const PlanPtr& plan, 
 Failure RankOperations::ProbeCopy(CopyProbe probe) {
   Failure failure = Left(site_.data_path.ProbeCopy(probe));
   if (!failure.status.ok() && !failure.record) return failure;
+  if (probe == CopyProbe::kNothing) return failure;
   // Where the next rank's rows are meant, this rank's own are the previous one's to overwrite.
   site_.objects.RowsOverwritten(site_.objects.last_sequence());
   return failure;

@@ -110,7 +110,9 @@ Floor FloorOf(const MovedBytes& bytes, const CopyTimes& copy, RankMemory memory,
   const double copy_rate = CopyGbPerSecond(copy, memory, ranks);
   if (memory == RankMemory::kOneForAll) {
     const double memory_us = Microseconds(bytes.total_bytes, copy_rate);
-    const double rank_us = Microseconds(bytes.max_rank_bytes, AloneGbPerSecond(copy));
+    // A copy too short to be faster alone tells nothing.
+    const bool alone = copy.alone_us > 0 && copy.alone_us < copy.own_us;
+    const double rank_us = alone ? Microseconds(bytes.max_rank_bytes, AloneGbPerSecond(copy)) : 0;
     return rank_us > memory_us ? Floor{rank_us, "rank"} : Floor{memory_us, "memory"};
   }
   const double local_us = Microseconds(bytes.max_local_bytes, copy_rate);
