@@ -43,16 +43,14 @@ absl::Status QueueReduceGradients(CudaRank& rank, Sequence sequence, const PlanP
   descriptor.intermediate = gradients.shape.intermediate;
   descriptor.layer = gradients.layer;
   descriptor.dtype = static_cast<uint32_t>(Dtype::kFloat32);
-  QueuedOperation queued{.mark = MarkOf(rank, Operation::kReduceGradients),
-                         .sums_gradients_of = gradients.layer};
-  // Orders: what every rank has summed up in its slots, before the reads of it below.
-  if (status = QueueEntry(rank, descriptor, 0, std::move(queued)); !status.ok()) return status;
+  const OperationMark mark = MarkOf(rank, Operation::kReduceGradients);
+  const EntryArguments entry =
+      NoteEntry(rank, descriptor, 0, {.mark = mark, .sums_gradients_of = gradients.layer});
   const PlanView& plan_view = (*plan)->view();
   const GradientsView view = ViewOf(rank, gradients);
-  int error = LaunchReduceGradients(rank.target(), rank.view, plan_view, view);
+  int error = LaunchReduceGradients(rank.target(), rank.view, mark, entry, plan_view, view);
+  NoteExit(rank);
   if (status = LaunchStatus(rank, error, "reduce gradients"); !status.ok()) return status;
-  // Orders: the reads above before any slot is cleared or written anew.
-  if (status = QueueExit(rank); !status.ok()) return status;
   error = LaunchClearGradients(rank.local_target(), rank.view, plan_view, view);
   return LaunchStatus(rank, error, "clear gradients");
 }

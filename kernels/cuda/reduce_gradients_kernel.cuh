@@ -4,114 +4,129 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/device_words.cuh"
-#include "kernels/cuda/gradients_view.h"
+#include "kernels/cuda/gradient_summer.cuh"
+#include "kernels/cuda/grid_barrier.cuh"
 #include "kernels/cuda/group_rows.cuh"
+#include "kernels/cuda/rank_barrier.cuh"
 
 namespace perigee {
 
-// With few SMs it is loads under way that make the rate: 64 KiB a block, of each slot's matrix.
-inline constexpr int kReduceThreads = 1024;
-inline constexpr int kReduceVectors = 4;  // of a thread, under way at once
+inline constexpr int kClearThreads = 1024;
 inline constexpr int kFloatsPerVector = 4;
 
-// The slots that hold an expert's gradients, as indices rank * B + slot in ascending order. The
-// planner gives an expert one slot of a rank at most.
-struct SlotList {
-  int32_t count;
-  int32_t indices[kControlPeers];
+// Own experts that sit in some slot, of up to kExperts from `first`: bits in shared memory. All
+// threads of the block; a barrier before the set is used and after.
+struct ExpertSet {
+  static constexpr int kExperts = 1024;
+  uint32_t words[kExperts / 32];
 };
-
-// All threads of the block; `list` is shared by them. A barrier before it is used and after.
-__device__ inline void ListSlots(const PathView& path, const PlanView& plan, int32_t expert,
-                                 SlotList* list) {
-  constexpr int kWarps = kReduceThreads / 32;
-  __shared__ uint32_t matches[kWarps];
-  const int32_t warp = static_cast<int32_t>(threadIdx.x / 32);
-  const int32_t lane = static_cast<int32_t>(threadIdx.x % 32);
+__device__ inline void FindExpertsInSlots(const PathView& path, const PlanView& plan, int32_t first,
+                                          ExpertSet* set) {
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  if (thread < ExpertSet::kExperts / 32) set->words[thread] = 0;
+  __syncthreads();
+  const int32_t begin = path.rank * path.geometry.experts_per_rank() + first;
+  const int32_t left = path.geometry.experts_per_rank() - first;
+  const int32_t end = begin + min(left, ExpertSet::kExperts);
   const int32_t all = path.geometry.ranks * path.geometry.slots;
-  int32_t count = 0;
-  for (int32_t first = 0; first < all; first += kReduceThreads) {
-    const int32_t index = first + static_cast<int32_t>(threadIdx.x);
-    const bool match = index < all && plan.experts_to_copy[index] == expert;
-    const uint32_t ballot = __ballot_sync(0xffffffffu, match);
-    if (lane == 0) matches[warp] = ballot;
-    __syncthreads();
-    int32_t before = count + __popc(ballot & ((1u << lane) - 1));
-    for (int32_t other = 0; other < kWarps; ++other) {
-      if (other < warp) before += __popc(matches[other]);
-      count += __popc(matches[other]);
-    }
-    if (match && before < kControlPeers) list->indices[before] = index;
-    __syncthreads();
+  for (int32_t index = thread; index < all; index += static_cast<int32_t>(blockDim.x)) {
+    const int32_t expert = plan.experts_to_copy[index];
+    if (expert < begin || expert >= end) continue;
+    atomicOr(&set->words[(expert - begin) / 32], 1u << ((expert - begin) % 32));
   }
-  if (threadIdx.x == 0) list->count = min(count, static_cast<int32_t>(kControlPeers));
   __syncthreads();
 }
 
-__device__ inline void AddTo(float4& sum, const float4& more) {
-  sum.x += more.x;
-  sum.y += more.y;
-  sum.z += more.z;
-  sum.w += more.w;
-}
-
-// One matrix of one expert, by all blocks: each reads a span of it from its home and from every
-// slot, in order, and writes the sums once.
-__device__ inline void SumMatrix(const GradientsView& gradients, const GradientKind& kind,
-                                 int32_t home_index, const SlotList& list, int32_t slots_per_rank) {
-  const int64_t vectors = gradients.matrix_elements / kFloatsPerVector;
-  float4* sums = reinterpret_cast<float4*>(kind.home) + home_index * vectors;
-  constexpr int64_t kSpan = int64_t{kReduceThreads} * kReduceVectors;
-  for (int64_t first = blockIdx.x * kSpan; first < vectors; first += gridDim.x * kSpan) {
-    const int64_t at = first + threadIdx.x;
-    float4 sum[kReduceVectors];
-#pragma unroll
-    for (int i = 0; i < kReduceVectors; ++i) {
-      if (at + i * kReduceThreads < vectors) sum[i] = sums[at + i * kReduceThreads];
-    }
-    for (int32_t source = 0; source < list.count; ++source) {
-      const int32_t index = list.indices[source];
-      const std::byte* block = gradients.slots[index / slots_per_rank] + kind.offset;
-      const float4* from =
-          reinterpret_cast<const float4*>(block) + (index % slots_per_rank) * vectors;
-      float4 more[kReduceVectors];
-#pragma unroll
-      for (int i = 0; i < kReduceVectors; ++i) {
-        if (at + i * kReduceThreads < vectors) more[i] = from[at + i * kReduceThreads];
+// The slots that hold an own expert, in ascending (rank, slot). The planner gives an expert one
+// slot of a rank at most. All threads of the block; a barrier before the sources are used and
+// after.
+__device__ inline void FindSources(const PathView& path, const PlanView& plan,
+                                   const GradientsView& gradients, int32_t home_index,
+                                   GradientSources* sources) {
+  __shared__ int32_t slot_of_rank[kControlPeers];
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  if (thread < kControlPeers) slot_of_rank[thread] = -1;
+  __syncthreads();
+  const int32_t expert = path.rank * path.geometry.experts_per_rank() + home_index;
+  const int32_t slots = path.geometry.slots;
+  const int32_t all = path.geometry.ranks * slots;
+  for (int32_t index = thread; index < all; index += static_cast<int32_t>(blockDim.x)) {
+    if (plan.experts_to_copy[index] == expert) slot_of_rank[index / slots] = index % slots;
+  }
+  __syncthreads();
+  if (thread < 32) {
+    int32_t count = 0;
+    for (int32_t first = 0; first < kControlPeers; first += 32) {
+      const int32_t slot = slot_of_rank[first + thread];
+      const uint32_t held = __ballot_sync(0xffffffffu, slot >= 0);
+      const int32_t before = count + __popc(held & ((1u << thread) - 1));
+      if (slot >= 0) {
+        sources->slots[before] =
+            gradients.slots[first + thread] +
+            slot * gradients.matrix_elements * static_cast<int64_t>(sizeof(float));
       }
-#pragma unroll
-      for (int i = 0; i < kReduceVectors; ++i) {
-        if (at + i * kReduceThreads < vectors) AddTo(sum[i], more[i]);
-      }
+      count += __popc(held);
     }
-#pragma unroll
-    for (int i = 0; i < kReduceVectors; ++i) {
-      if (at + i * kReduceThreads < vectors) sums[at + i * kReduceThreads] = sum[i];
+    if (thread == 0) {
+      sources->home_index = home_index;
+      sources->slot_count = count;
     }
   }
+  __syncthreads();
 }
 
-// `gradients` is indexed where it lies: a copy would be local memory.
-__global__ void __launch_bounds__(kReduceThreads)
-    ReduceGradientsKernel(PathView path, PlanView plan,
-                          const __grid_constant__ GradientsView gradients) {
-  if (Stopped(path)) return;
-  __shared__ SlotList list;
+// All blocks of the grid. Each warp reads its pieces of an own expert's matrices from their home
+// and from every slot, in order, and writes the sums once.
+__device__ inline void SumExperts(const PathView& path, const PlanView& plan,
+                                  const GradientsView& gradients, std::byte* shared) {
+  __shared__ ExpertSet set;
+  __shared__ GradientSources sources;
+  GradientSummer summer(shared, gradients);
   const int32_t experts = path.geometry.experts_per_rank();
-  for (int32_t index = 0; index < experts; ++index) {
-    ListSlots(path, plan, path.rank * experts + index, &list);
-    if (list.count > 0) {
-      for (const GradientKind& kind : gradients.kinds) {
-        SumMatrix(gradients, kind, index, list, path.geometry.slots);
+  for (int32_t first = 0; first < experts; first += ExpertSet::kExperts) {
+    FindExpertsInSlots(path, plan, first, &set);
+    for (int32_t word = 0; word < ExpertSet::kExperts / 32; ++word) {
+      for (uint32_t bits = set.words[word]; bits != 0; bits &= bits - 1) {
+        FindSources(path, plan, gradients, first + 32 * word + __ffs(static_cast<int>(bits)) - 1,
+                    &sources);
+        summer.Sum(sources);
       }
     }
     __syncthreads();
   }
 }
 
-__global__ void __launch_bounds__(kReduceThreads)
+// GridWords::verdicts of a reduction.
+enum : int { kReductionNotEntered = 0 };
+
+// `gradients` is indexed where it lies: a copy would be local memory.
+__global__ void __launch_bounds__(GradientStages::kThreads, 1)
+    ReduceGradientsKernel(PathView path, OperationMark mark, EntryArguments entry, PlanView plan,
+                          const __grid_constant__ GradientsView gradients) {
+  extern __shared__ __align__(kSharedAlignment) uint4 shared[];
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  AwaitKernelAhead();
+  GridBarrier grid(path, mark);
+  // Orders: what every rank has summed up in its slots, before the reads of it below.
+  if (blockIdx.x == 0 && !Enter(path, mark, entry, site) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kReductionNotEntered);
+  }
+  if (!grid.Sync() || Verdict(path.grid, kReductionNotEntered)) return grid.Leave();
+  SumExperts(path, plan, gradients, reinterpret_cast<std::byte*>(shared));
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  // Orders: the reads above before any slot is cleared or written anew.
+  if (grid.Sync() && blockIdx.x == 0) Exit(path, mark, site);
+  LaunchDependents();
+  grid.Leave();
+}
+
+// This rank's slots that the plan uses.
+__global__ void __launch_bounds__(kClearThreads)
     ClearGradientsKernel(PathView path, PlanView plan, GradientsView gradients) {
+  AwaitKernelAhead();
   if (Stopped(path)) return;
   const int64_t vectors = gradients.matrix_elements / kFloatsPerVector;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;

@@ -6,20 +6,22 @@
 
 namespace perigee {
 
-int LaunchReduceGradients(const LaunchTarget& target, const PathView& path, const PlanView& plan,
-                          const GradientsView& gradients) {
-  ReduceGradientsKernel<<<target.sms, kReduceThreads, 0, target.stream>>>(path, plan, gradients);
-  return cudaGetLastError();
+int LaunchReduceGradients(const LaunchTarget& target, const PathView& path,
+                          const OperationMark& mark, const EntryArguments& entry,
+                          const PlanView& plan, const GradientsView& gradients) {
+  return LaunchDependent(target, ReduceGradientsKernel, target.sms, GradientStages::kThreads,
+                         GradientStages::kSharedBytes, path, mark, entry, plan, gradients);
 }
 
 int LaunchClearGradients(const LaunchTarget& target, const PathView& path, const PlanView& plan,
                          const GradientsView& gradients) {
-  ClearGradientsKernel<<<target.sms, kReduceThreads, 0, target.stream>>>(path, plan, gradients);
-  return cudaGetLastError();
+  return LaunchDependent(target, ClearGradientsKernel, target.sms, kClearThreads, 0, path, plan,
+                         gradients);
 }
 
 int LoadReduceGradientsKernels() {
-  return LoadKernels(ReduceGradientsKernel, ClearGradientsKernel);
+  const int error = AllowSharedMemory(GradientStages::kSharedBytes, ReduceGradientsKernel);
+  return error != 0 ? error : LoadKernels(ReduceGradientsKernel, ClearGradientsKernel);
 }
 
 }  // namespace perigee

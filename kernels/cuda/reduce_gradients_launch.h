@@ -6,15 +6,17 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/plan_view.h"
+#include "kernels/cuda/rank_barrier_arguments.h"
 
 namespace perigee {
 
-// Between the barriers: each of this rank's experts that sits in slots gets what they hold, in
-// ascending (rank, slot).
-int LaunchReduceGradients(const LaunchTarget& target, const PathView& path, const PlanView& plan,
-                          const GradientsView& gradients);
+// Entry barrier, sums, exit barrier: each of this rank's experts that sits in slots gets what they
+// hold, in ascending (rank, slot).
+int LaunchReduceGradients(const LaunchTarget& target, const PathView& path,
+                          const OperationMark& mark, const EntryArguments& entry,
+                          const PlanView& plan, const GradientsView& gradients);
 
-// After the exit barrier: zeroes this rank's slots that the plan uses.
+// Behind it: zeroes this rank's slots that the plan uses.
 int LaunchClearGradients(const LaunchTarget& target, const PathView& path, const PlanView& plan,
                          const GradientsView& gradients);
 
