@@ -46,6 +46,8 @@ class FakeAttachment:
             "output_route_weights": numpy.full((S, K), 6, numpy.float32),
             "shard_rows": numpy.full((NVS, H), 7, numpy.uint16),
             "shard_route_weights": numpy.full((NVS,), 8, numpy.float32)}
+        self.sums = [[numpy.full((count,) + shape, count, numpy.float32)
+                      for shape in ((H, 3), (H, 3), (3, H))] for count in (E // R, B)]
         region = numpy.arange(sum(PLAN.values()), dtype=numpy.int32)
         for field, count in PLAN.items():
             self.arrays[f"plan_{field}"], region = region[:count], region[count:]
@@ -76,6 +78,11 @@ class FakeAttachment:
         if command in self.failures:
             raise self.failures[command]
         return 1e-6
+
+    def gradients(self, layer):
+        self.log.append(f"gradients of {layer}")
+        return tuple(tuple((array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape)
+                           for array in arrays) for arrays in self.sums)
 
     def leave(self):
         self.left = True
@@ -270,6 +277,19 @@ class DeviceBufferTest(unittest.TestCase):
             self.assertEqual(cu_seqlens.values.tolist(), list(range(S * K, S * K + E + B)))
             self.assertEqual(plan.home_load.values.tolist(),
                              self.attachment.arrays["plan_home_load"].tolist())
+
+    def test_gradients_are_the_devices_and_reduced_behind_the_stream(self):
+        _, _, _, plan = self.buffer.dispatch(*self.inputs(), stream=1)
+        self.take_log()
+        home, slots = self.buffer.gradients(2)
+        for arrays, count in ((home, E // R), (slots, B)):
+            self.assertEqual([array.shape for array in arrays],
+                             [(count, H, 3), (count, H, 3), (count, 3, H)])
+            for array in arrays:
+                self.assertEqual((array.dtype, set(self.values(array))), ("float32", {count}))
+        self.buffer.reduce_grad(plan, layer=2, stream=4)
+        self.assertEqual(self.take_log(), ["gradients of 2", "follow 4", "reduce_gradients",
+                                           "4 waits for 0", "4 waits for the mark", "4 waits for 1"])
 
     def test_a_failure_is_told_by_the_event_or_the_next_call(self):
         failure = PerigeeError("INVALID_ARGUMENT", "bad", "BAD_ROUTE")

@@ -16,13 +16,56 @@ import perigee
 import python_cluster
 import rank_steps
 
+INTERMEDIATE = 8
 SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 
 
-def _work(address, name, rank):
+def _train(address, name, rank, seed):
+    """An expert is a factor of its rows: its gradient is the dot of what comes in and what goes out."""
+    import perigee.torch
+    mine = rank_steps.Inputs(seed, rank)
+    own = rank_steps.E // rank_steps.RANKS
+    shapes = ((rank_steps.H, INTERMEDIATE), (rank_steps.H, INTERMEDIATE),
+              (INTERMEDIATE, rank_steps.H))
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, name, rank)
+    with buffer:
+        hidden = torch.tensor(mine.values).to(torch.bfloat16).requires_grad_()
+        rows, _, plan = perigee.torch.dispatch(buffer, hidden, torch.tensor(mine.routes))
+        home = [torch.ones((own,) + shape, requires_grad=True) for shape in shapes]
+        weights = perigee.torch.expert_weights(
+            buffer, plan, home, [torch.ones((buffer.B,) + shape) for shape in shapes])
+        pieces, start = [], 0
+        for group, end in enumerate(plan.cu_seqlens):
+            filled = int(end - plan.zero_fill_ranges[group, 1])
+            place = group - buffer.E + own if group >= buffer.E else group - rank * own
+            if filled > start:
+                factor = sum(matrix[place, 0, 0] for matrix in weights) / 3
+                pieces.append((rows[start:filled].float() * factor).to(torch.bfloat16))
+            pieces.append(torch.zeros(int(end) - max(filled, start), buffer.H,
+                                      dtype=torch.bfloat16))
+            start = int(end)
+        pieces.append(torch.zeros(buffer.NvS - start, buffer.H, dtype=torch.bfloat16))
+        tokens, _ = perigee.torch.combine(buffer, plan, torch.cat(pieces))
+        tokens.float().sum().backward()
+        expected = torch.zeros(buffer.E)
+        for source in range(buffer.R):
+            inputs = rank_steps.Inputs(seed, source)
+            sums = torch.tensor(inputs.values).to(torch.bfloat16).float().sum(1)
+            for routes, token_sum in zip(torch.tensor(inputs.routes).long(), sums):
+                expected[routes[routes >= 0]] += token_sum / 3
+        for matrix in home:
+            found = matrix.grad[:, 0, 0]
+            assert torch.allclose(found, expected[rank * own:][:own], rtol=1e-2, atol=1e-2), found
+            matrix.grad[:, 0, 0] = 0
+            assert not matrix.grad.any()
+        assert not any(sums.any() for sums in sum(buffer.gradients(), ()))
+
+
+def _work(address, name, rank, seed):
     """Twice each row comes back: gradients and values are the routes of a token times two."""
     import perigee.torch
-    mine = rank_steps.Inputs(SEED, rank)
+    mine = rank_steps.Inputs(seed, rank)
     with perigee.Cluster(address) as cluster:
         buffer = perigee.Buffer(cluster, name, rank)
     with buffer:
@@ -56,14 +99,20 @@ def _work(address, name, rank):
 class TorchTest(unittest.TestCase):
 
     def test_gradients_are_those_of_indices(self):
+        self.run_ranks(_work, B=rank_steps.B)
+
+    def test_gradients_of_experts_come_home(self):
+        self.run_ranks(_train, intermediate=INTERMEDIATE, layers=1, gradients=True)
+
+    def run_ranks(self, work, **options):
         ranks = rank_steps.RANKS
         with python_cluster.TestCluster(ranks) as services:
             with perigee.Cluster(services.address) as cluster:
                 name = cluster.create_buffer(cluster.create_group(ranks), S=rank_steps.S,
                                              H=rank_steps.H, K=rank_steps.K, E=rank_steps.E,
-                                             B=rank_steps.B, token_padding=8)
+                                             token_padding=8, **options)
             with multiprocessing.get_context("spawn").Pool(ranks) as pool:
-                pool.starmap_async(_work, [(services.address, name, rank) for rank in range(ranks)],
+                pool.starmap_async(work, [(services.address, name, rank, SEED) for rank in range(ranks)],
                                    chunksize=1).get(python_cluster.STEP_SECONDS)
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """perigee.Buffer on a GPU against torch's index operations: the forward sequence of the guide, streams,
-gradients, failures. A process a rank. Needs torch with CUDA; the programs and the package are found as
-tests/device/pack.sh lays them out, or by PERIGEE_PROGRAMS and PYTHONPATH.
+gradients, failures; and the whole sequence of a training step against torch's autograd. A process a
+rank. Needs torch with CUDA; the programs and the package are found as tests/device/pack.sh lays them
+out, or by PERIGEE_PROGRAMS and PYTHONPATH.
 
   tests/device/torch_sequence.py [--ranks R] [--rounds N] [--devices D] [--seed S]
 
@@ -26,99 +27,12 @@ os.environ["CUDA_MODULE_LOADING"] = "LAZY"
 
 import torch  # noqa: E402
 
-S, H, K, E, B, LAYERS, INTERMEDIATE = 384, 1024, 4, 32, 3, 1, 128
+from torch_checks import (  # noqa: E402
+    B, E, H, INTERMEDIATE, K, LAYERS, S, VERSION, Inputs, all_inputs, check, check_rows, check_tokens,
+    expert_of_rows, layer_of)
+from torch_training import training_round  # noqa: E402
+
 STEP_SECONDS = 240
-VERSION = 5
-
-
-class Inputs:
-    """One rank's tokens of one round, the same in every process. A token's first three numbers say
-    whose it is."""
-
-    def __init__(self, seed, number, rank):
-        generator = torch.Generator().manual_seed(hash((seed, number, rank)) % 2**62)
-        count = int(torch.randint(1, S + 1, (), generator=generator))
-        self.count = count
-        self.hidden = torch.randn(count, H, generator=generator).to(torch.bfloat16)
-        token = torch.arange(count)
-        self.hidden[:, 0] = rank
-        self.hidden[:, 1] = token % 128
-        self.hidden[:, 2] = token // 128
-        # The low experts are wanted more, so that there is something to balance.
-        wanted = torch.rand(count, E, generator=generator) + torch.arange(E) / 16
-        self.routes = wanted.argsort(1)[:, :K].to(torch.int32)
-        self.routes[torch.rand(count, K, generator=generator) < 0.1] = -1
-        self.weights = torch.rand(count, K, generator=generator)
-
-
-def check(holds, what):
-    if not holds:
-        raise AssertionError(what)
-
-
-def all_inputs(seed, number, ranks):
-    """Every rank's, with rows for S tokens each: hidden [R, S, H], routes and weights [R, S, K]."""
-    hidden = torch.zeros(ranks, S, H, dtype=torch.bfloat16)
-    routes = torch.full((ranks, S, K), -1, dtype=torch.int32)
-    weights = torch.zeros(ranks, S, K)
-    for rank in range(ranks):
-        inputs = Inputs(seed, number, rank)
-        hidden[rank, :inputs.count] = inputs.hidden
-        routes[rank, :inputs.count] = inputs.routes
-        weights[rank, :inputs.count] = inputs.weights
-    return hidden.cuda(), routes.cuda(), weights.cuda()
-
-
-def expert_of_rows(buffer, plan, cu_seqlens):
-    """[NvS]: the expert of each row, -1 for padding and what lies behind the groups."""
-    ends = cu_seqlens.long()
-    experts = torch.full((buffer.NvS,), -1, dtype=torch.long, device="cuda")
-    group = torch.searchsorted(ends, torch.arange(buffer.NvS, device="cuda"), right=True)
-    used = group < ends.numel()
-    of_group = torch.cat([torch.arange(E, device="cuda"),
-                          plan.experts_to_copy[buffer.rank].long()])
-    experts[used] = of_group[group[used]]
-    for first, count in plan.zero_fill_ranges.tolist():
-        check(torch.all(experts[first:first + count] >= -1), "padding outside of the rows")
-        experts[first:first + count] = -1
-    return experts
-
-
-def check_rows(buffer, everything, rows, weights, plan, cu_seqlens):
-    """Bit for bit: every row is the token's that it says, and that token wants the row's expert;
-    every route of all ranks has its row, counted by the caller with what is returned."""
-    hidden, routes, route_weights = everything
-    experts = expert_of_rows(buffer, plan, cu_seqlens)
-    used = int(cu_seqlens[-1])
-    taken = experts >= 0
-    check(int(plan.load[buffer.rank]) == int(taken.sum()), "the plan's load")
-    check(not rows[:used][~taken[:used]].any(), "padding rows are not zero")
-    source = rows[taken, :3].long()
-    rank, token = source[:, 0], source[:, 1] + 128 * source[:, 2]
-    check(torch.equal(rows[taken].view(torch.int16), hidden[rank, token].view(torch.int16)),
-          "rows are not their tokens'")
-    hits = routes[rank, token].long() == experts[taken][:, None]
-    check(bool(torch.all(hits.sum(1) == 1)), "rows of tokens that do not want the expert")
-    k = hits.long().argmax(1)
-    if weights is not None:
-        check(torch.equal(weights[taken], route_weights[rank, token, k]), "row weights")
-        check(not weights[:used][~taken[:used]].any(), "padding weights are not zero")
-    return ((rank * S + token) * K + k).cpu()
-
-
-def check_tokens(mine, scale, found, weights_sk):
-    """To rounding: the sum over a token's routes of its row times the expert's scale, each rounded to
-    bf16, as are the sums of a rank."""
-    routes = mine.routes.cuda().long()
-    terms = mine.hidden.cuda().float()[:, None] * scale[routes.clamp(min=0)][..., None]
-    terms = terms.to(torch.bfloat16).float() * (routes >= 0)[..., None]
-    error = (found[:mine.count].float() - terms.sum(1)).abs()
-    check(bool(torch.all(error <= terms.abs().sum(1) / 64 + 1e-30)),
-          f"sums are off by {float(error.max())}")
-    check(not found[mine.count:].any(), "tokens that are none are not zero")
-    if weights_sk is not None:
-        expected = torch.where(routes >= 0, mine.weights.cuda(), 0.0)
-        check(torch.equal(weights_sk[:mine.count], expected), "gathered weights")
 
 
 def experts_of_caller(buffer, plan, cu_seqlens, rows, scale):
@@ -251,10 +165,10 @@ def refusal_round(buffer, seed, number, scale):
     return copies_round(buffer, seed, number + 1, scale)
 
 
-def run_rank(address, name, rank, options):
+def run_rank(address, name, training, rank, options):
     """All steps of a rank; its routes of each round."""
     try:
-        return steps_of_rank(address, name, rank, options)
+        return steps_of_rank(address, name, training, rank, options)
     except BaseException:
         # At once: the other ranks may take long to end.
         print(f"rank {rank}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
@@ -268,7 +182,7 @@ def load_libraries():
     torch.cuda.synchronize()
 
 
-def steps_of_rank(address, name, rank, options):
+def steps_of_rank(address, name, training, rank, options):
     import perigee
     torch.cuda.set_device(rank % options.devices)
     load_libraries()
@@ -293,13 +207,12 @@ def steps_of_rank(address, name, rank, options):
     # Nobody's memory but this process's, and no fault.
     check(not view.any(), "a buffer that was left shows its rows")
     torch.cuda.synchronize()
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, training, rank, timeout=STEP_SECONDS)
+    with buffer:
+        for number in range(5, 10 * options.rounds, 10):
+            found.append((number + 1, training_round(buffer, options.seed, number + 1, layer)))
     return found
-
-
-def layer_of(seed):
-    generator = torch.Generator().manual_seed(seed + 1)
-    return [(torch.randn(shape, generator=generator) / 32).to(torch.bfloat16)
-            for shape in ((E, H, INTERMEDIATE), (E, H, INTERMEDIATE), (E, INTERMEDIATE, H))]
 
 
 def check_every_route_once(results, options):
@@ -352,14 +265,18 @@ def main():
     try:
         with perigee.Cluster(services.address) as cluster:
             group = cluster.create_group(options.ranks, backend="cuda")
-            name = cluster.create_buffer(group, S=S, H=H, K=K, E=E, B=B, token_padding=16,
-                                         intermediate=INTERMEDIATE, layers=LAYERS)
-            cluster.load_weights(name, 0, VERSION,
-                                 *(weights.view(torch.int16).numpy().view("uint16")
-                                   for weights in layer_of(options.seed)))
+            shape = {"S": S, "H": H, "K": K, "E": E, "token_padding": 16, "layers": LAYERS,
+                     "intermediate": INTERMEDIATE}
+            name = cluster.create_buffer(group, B=B, **shape)
+            # Gradients need a slot for any expert: B is E / R.
+            training = cluster.create_buffer(group, gradients=True, **shape)
+            for buffer in (name, training):
+                cluster.load_weights(buffer, 0, VERSION,
+                                     *(weights.view(torch.int16).numpy().view("uint16")
+                                       for weights in layer_of(options.seed)))
             with multiprocessing.get_context("spawn").Pool(options.ranks) as pool:
                 results = pool.starmap_async(
-                    run_rank, [(services.address, name, rank, options)
+                    run_rank, [(services.address, name, training, rank, options)
                                for rank in range(options.ranks)], chunksize=1).get(STEP_SECONDS)
             check_every_route_once(results, options)
     finally:

@@ -5,7 +5,7 @@ import math
 
 import numpy
 
-from perigee._library import LIBRARY, MEMORY_CUDA, GradientsStruct, MemoryStruct, call
+from perigee._library import LIBRARY, GradientsStruct, MemoryStruct, call
 
 
 class Attachment:
@@ -35,23 +35,21 @@ class Attachment:
 
     def array(self, field, shape, writable=True):
         """The array at a pointer of perigee_memory. It keeps the attachment's memory mapped."""
-        return self._array_at(getattr(self.memory, field), shape, writable)
+        return self.array_at(getattr(self.memory, field), shape, writable)
 
     def gradients(self, layer):
-        """The arrays of perigee_gradients: (gate, up, down) of own experts, and of slots."""
-        if self.memory.kind == MEMORY_CUDA:
-            raise NotImplementedError("gradients on a GPU are not shown as arrays yet")
+        """Pointer and shape of each array of perigee_gradients: (gate, up, down) of own experts, and of
+        slots."""
         found, memory = GradientsStruct(struct_bytes=ctypes.sizeof(GradientsStruct)), self.memory
         call("perigee_get_gradients", self._handle, layer, ctypes.byref(found))
         shape = (memory.hidden, memory.intermediate)
         return tuple(
-            tuple(
-                self._array_at(getattr(found, f"{kind}_{matrix}"),
-                               (count,) + (shape[::-1] if matrix == "down" else shape), True)
-                for matrix in ("gate", "up", "down"))
+            tuple((getattr(found, f"{kind}_{matrix}"),
+                   (count,) + (shape[::-1] if matrix == "down" else shape))
+                  for matrix in ("gate", "up", "down"))
             for kind, count in (("home", found.home_experts), ("slot", memory.slots)))
 
-    def _array_at(self, pointer, shape, writable):
+    def array_at(self, pointer, shape, writable):
         element = pointer._type_
         count = math.prod(shape)
         if count == 0:

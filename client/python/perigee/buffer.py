@@ -6,11 +6,9 @@ import itertools
 import warnings
 import weakref
 
-import numpy
-
 from perigee._attachment import Attachment
+from perigee._host_arrays import HostArrays
 from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
-from perigee.bfloat16 import bits_of
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
 
@@ -18,7 +16,7 @@ from perigee.plan import FIELDS, CommPlan
 _MOST_UNDER_WAY = 48
 
 
-class Buffer:
+class Buffer(HostArrays):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
@@ -82,10 +80,6 @@ class Buffer:
                   "load": (self.R,), "home_load": (self.R,)}
         self._plan = {name: array(f"plan_{name}", shapes[name], "int32", writable=False)
                       for name in FIELDS}
-
-    def _array_of(self, field, shape, dtype, writable=True):
-        del dtype  # the pointer's
-        return self._attachment.array(field, shape, writable)
 
     # ---- Operations ----
 
@@ -198,9 +192,11 @@ class Buffer:
 
     def gradients(self, layer=0):
         """A layer's gradients as float32 views, zeros at first: (gate [E/R, H, H'], up, down [E/R, H', H])
-        of own experts, and the same [B, ..] of slots, which all layers share; host backend only."""
+        of own experts, and the same [B, ..] of slots, which all layers share. What is added to the
+        slots, in the order of the plan's experts_to_copy, reduce_grad brings home."""
         self._check_alive()
-        return self._attachment.gradients(layer)
+        return tuple(tuple(self._gradients_at(*place) for place in places)
+                     for places in self._attachment.gradients(layer))
 
     def reduce_grad(self, plan, *, layer=0, async_finish=False, stream=None):
         """Collective. Adds the gradients in the slots of all ranks to those of this rank's own experts
@@ -294,29 +290,6 @@ class Buffer:
         return self._EVENT(self._attachment, command, self._timeout,
                            await_earlier=weakref.WeakMethod(self._await_before), **options)
 
-    def _shown(self, view):
-        return view
-
-    def _put(self, view, array):
-        """Into the first rows of memory shared with the worker."""
-        view[:array.shape[0]] = array
-
-    def _get(self, result, view):
-        result[:] = view
-
-    def _empty_like(self, view):
-        return numpy.empty(view.shape, view.dtype)
-
-    def _empty_plan(self):
-        return {name: self._empty_like(array) for name, array in self._plan.items()}
-
-    def _get_plan(self, arrays):
-        for name, array in arrays.items():
-            array[:] = self._plan[name]
-
-    def _copy_plan(self, arrays):
-        return {name: array.copy() for name, array in arrays.items()}
-
     # ---- Within ----
 
     def _check_alive(self):
@@ -364,32 +337,13 @@ class Buffer:
         event.wait()
         return results
 
-    def _rows_of(self, array, what, least, most):
-        rows = bits_of(array, what)
-        self._check_rows_shape(rows.shape, what, least, most)
-        return rows
-
     def _check_rows_shape(self, shape, what, least, most):
         if len(shape) != 2 or shape[1] != self.H or not (least or 0) <= shape[0] <= most:
             raise ValueError(f"{what} is {list(shape)}, expected "
                              f"[{most if least == most else f'0 to {most}'}, {self.H}]")
 
-    def _array(self, array, what, dtype, shape):
-        if array is None:
-            raise ValueError(f"{what} is missing")
-        array = numpy.asarray(array)
-        if array.dtype != dtype or array.shape != shape:
-            raise ValueError(f"{what} is {array.dtype} {list(array.shape)}, expected "
-                             f"{dtype} {list(shape)}")
-        return array
-
     def _optional(self, array, what, shape):
         return None if array is None else self._array(array, what, "float32", shape)
-
-    @staticmethod
-    def _is_view(array, view):
-        return (array.__array_interface__["data"][0] == view.__array_interface__["data"][0] and
-                array.shape == view.shape and array.strides == view.strides)
 
     def _stage(self, array, view, zero_copy, what, flag):
         """Whether the array has to be copied into the shard."""

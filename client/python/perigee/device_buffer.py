@@ -91,6 +91,10 @@ class DeviceBuffer(Buffer):
         return DeviceArray(self._attachment.address(field), shape, dtype, self.device,
                            self._attachment)
 
+    def _gradients_at(self, pointer, shape):
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        return self._shown(DeviceArray(address, shape, "float32", self.device, self._attachment))
+
     # ---- Between calls and streams ----
 
     def _begin(self, stream):

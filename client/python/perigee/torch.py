@@ -1,8 +1,8 @@
-"""Dispatch and combine as torch operations with gradients, for buffers on the host (CPU tensors) and on
-a GPU. Imports torch; `import perigee` alone does not.
+"""Dispatch and combine as torch operations with gradients, and expert weights whose gradients come home,
+for buffers on the host (CPU tensors) and on a GPU. Imports torch; `import perigee` alone does not.
 
-Combine's gradient is dispatched by the plan, and dispatch's is combined by it: so backward passes run
-these operations on all ranks, in the same order."""
+Combine's gradient is dispatched by the plan, dispatch's is combined by it, and those of weights are
+reduced: so backward passes run these operations on all ranks, in the same order."""
 
 import numpy
 import torch
@@ -80,6 +80,29 @@ class _Combine(torch.autograd.Function):
         return rows, row_weights, None, None
 
 
+class _ExpertWeights(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, buffer, plan, layer, *home_and_slots):
+        home, slots = home_and_slots[:3], home_and_slots[3:]
+        ctx.buffer, ctx.plan, ctx.layer = buffer, plan, layer
+        ctx.dtypes = [weights.dtype for weights in home]
+        return tuple(torch.cat((own, slot.to(own.dtype))) for own, slot in zip(home, slots))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        home, slots = ([_to_torch(sums) for sums in arrays]
+                       for arrays in ctx.buffer.gradients(ctx.layer))
+        for grad, own, slot in zip(grads, home, slots):
+            own.copy_(grad[:own.shape[0]])
+            slot.add_(grad[own.shape[0]:])
+        ctx.buffer.reduce_grad(ctx.plan, layer=ctx.layer)
+        sums = [own.to(dtype, copy=True) for own, dtype in zip(home, ctx.dtypes)]
+        for own in home:
+            own.zero_()
+        return (None, None, None, *sums, None, None, None)
+
+
 def dispatch(buffer, hidden, topk_experts, route_weights=None):
     """Buffer.dispatch with gradients: rows [NvS, H], route weights [NvS] or None, and the plan, whose
     cu_seqlens say where each expert's rows end. hidden [n, H] bf16, topk_experts [n, K] int32,
@@ -95,3 +118,12 @@ def combine(buffer, plan, rows, route_weights=None):
     alive until backward has used it."""
     results = _Combine.apply(rows, route_weights, buffer, plan)
     return results if route_weights is not None else (results, None)
+
+
+def expert_weights(buffer, plan, home, slots, *, layer=0):
+    """The weights that the rows of this rank meet, [E/R + B, ..] each of gate, up and down: `home`, those
+    of its own experts [E/R, ..], and behind them `slots` [B, ..], those of plan.experts_to_copy[rank].
+    In backward the gradients of slots go to the ranks whose own experts they are (Buffer.reduce_grad),
+    and `home` gets the sums of all ranks; `slots` gets none. Of a buffer that keeps gradients; those of
+    the layer's own experts are written over, and zeros afterwards."""
+    return _ExpertWeights.apply(buffer, plan, layer, *home, *slots)
