@@ -169,11 +169,6 @@ void Worker::Impl::Leave(const absl::Status& status) {
 }
 
 absl::StatusOr<EmbeddedAttachment> Worker::Impl::AttachEmbedded(const AttachRequest& request) {
-  const std::string backend = options_.backend->info().name;
-  if (backend != "host") {
-    return absl::UnimplementedError(absl::StrCat(
-        "a client in the worker's own process works on backend host, and this is ", backend));
-  }
   return clients_->AttachEmbedded(request);
 }
 

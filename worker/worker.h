@@ -60,8 +60,8 @@ class Worker {
   const std::string& incarnation() const;  // 16 hex digits
   const std::string& socket_path() const;
 
-  // For a client in this process (worker/embedded/embedded_worker.h). UNIMPLEMENTED: the backend is
-  // not host; else AttachServer::AttachEmbedded. Not after Shutdown, nor while it runs.
+  // For a client in this process (worker/embedded/embedded_worker.h): AttachServer::AttachEmbedded.
+  // Not after Shutdown, nor while it runs.
   absl::StatusOr<EmbeddedAttachment> AttachEmbedded(const AttachRequest& request);
 
   // Leaves in good order: streams to the coordinator end, a running program is aborted, memory is

@@ -98,12 +98,13 @@ absl::Status CheckGradients(const perigee_attachment& attachment, int32_t layer,
 perigee_gradients GradientsOf(const LocalClient& client, int32_t layer) {
   perigee_gradients gradients{};
   gradients.home_experts = client.geometry().experts_per_rank();
-  gradients.home_gate = client.home_gradients(layer, &GradientsLayout::gate);
-  gradients.home_up = client.home_gradients(layer, &GradientsLayout::up);
-  gradients.home_down = client.home_gradients(layer, &GradientsLayout::down);
-  gradients.slot_gate = client.slot_gradients(&GradientsLayout::gate);
-  gradients.slot_up = client.slot_gradients(&GradientsLayout::up);
-  gradients.slot_down = client.slot_gradients(&GradientsLayout::down);
+  const RankGradients found = client.gradients();
+  gradients.home_gate = found.home(layer, &GradientsLayout::gate);
+  gradients.home_up = found.home(layer, &GradientsLayout::up);
+  gradients.home_down = found.home(layer, &GradientsLayout::down);
+  gradients.slot_gate = found.slots(&GradientsLayout::gate);
+  gradients.slot_up = found.slots(&GradientsLayout::up);
+  gradients.slot_down = found.slots(&GradientsLayout::down);
   return gradients;
 }
 

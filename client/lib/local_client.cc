@@ -201,14 +201,8 @@ absl::Span<float> LocalClient::row_weights() const {
           static_cast<size_t>(geometry_.logical_rows())};
 }
 
-float* LocalClient::slot_gradients(size_t GradientsLayout::*matrix) const {
-  if (gradients_.size_bytes == 0) return nullptr;
-  return reinterpret_cast<float*>(shared_.gradients.data() + gradients_.slots.*matrix);
-}
-float* LocalClient::home_gradients(int32_t layer, size_t GradientsLayout::*matrix) const {
-  if (gradients_.size_bytes == 0) return nullptr;
-  return reinterpret_cast<float*>(shared_.gradients.data() + gradients_.home_offset(layer) +
-                                  gradients_.home.*matrix);
+RankGradients LocalClient::gradients() const {
+  return {gradients_, gradients_.size_bytes > 0 ? shared_.gradients.data() : nullptr};
 }
 
 absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
@@ -235,11 +229,7 @@ absl::StatusOr<uint64_t> LocalClient::SubmitBehind(CUstream_st* stream,
                                                    const LocalOperation& operation) {
   const absl::StatusOr<StreamLink*> link = Link();
   if (!link.ok()) return link.status();
-  const absl::StatusOr<uint64_t> command = producer_->Submit(operation, /*awaits_inputs=*/true);
-  if (!command.ok()) return command;
-  absl::Status status = (*link)->SignalInputs(stream, *command);
-  if (!status.ok()) return status;
-  return command;
+  return (*link)->SubmitBehind(stream, *producer_, operation);
 }
 
 absl::Status LocalClient::MakeWait(CUstream_st* stream, uint64_t command) {

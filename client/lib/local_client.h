@@ -77,25 +77,18 @@ class LocalClient final : public RankClient {
   absl::Span<const float> gathered_weights() const;  // [S, K] of the last combine that gathered
   absl::Span<BFloat16> rows() const;                 // [NvS, H] in the shard, grouped by expert
   absl::Span<float> row_weights() const;             // [NvS] in the shard
-  // Of a buffer that keeps gradients, in float32; else null. The slots' are this process's to add
-  // to between operations; where they lie: kernels/layout/gradients_layout.h.
-  float* slot_gradients(size_t GradientsLayout::*matrix) const;                 // [B, ..]
-  float* home_gradients(int32_t layer, size_t GradientsLayout::*matrix) const;  // [E/R, ..]
+  RankGradients gradients() const;
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
   RankMemory memory() const override {
-    return {hidden(),           topk_experts(), route_weights(), output(),
-            gathered_weights(), rows(),         row_weights(),   plan()};
+    return {
+        hidden(), topk_experts(), route_weights(), output(),    gathered_weights(),
+        rows(),   row_weights(),  plan(),          gradients(), device() ? device()->index : -1};
   }
-
-  // Submit, behind what `stream`, of the device, has been given so far: the worker begins it when
-  // all that has ended, without this thread's waiting. Where it has not in half the operations'
-  // timeout, the command ends with DEADLINE_EXCEEDED. FAILED_PRECONDITION: there is no device.
-  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream, const LocalOperation& operation);
-  // What `stream` is given from here on waits until the command has ended, well or not, or the
-  // attachment has.
-  absl::Status MakeWait(CUstream_st* stream, uint64_t command);
+  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
+                                        const LocalOperation& operation) override;
+  absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
 
   // As RankClient has it; where it is over, UNAVAILABLE: the worker has gone.
   absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;

@@ -1,6 +1,13 @@
 #include "client/lib/rank_client.h"
 
 namespace perigee {
+namespace {
+
+absl::Status NoDeviceHasIt() {
+  return absl::FailedPreconditionError("the rank's memory is the host's: no stream uses it");
+}
+
+}  // namespace
 
 absl::StatusOr<LocalCompletion> RankClient::Run(const LocalOperation& operation,
                                                 absl::Duration timeout) {
@@ -8,6 +15,12 @@ absl::StatusOr<LocalCompletion> RankClient::Run(const LocalOperation& operation,
   if (!command.ok()) return command.status();
   return Wait(*command, timeout);
 }
+
+absl::StatusOr<uint64_t> RankClient::SubmitBehind(CUstream_st*, const LocalOperation&) {
+  return NoDeviceHasIt();
+}
+
+absl::Status RankClient::MakeWait(CUstream_st*, uint64_t) { return NoDeviceHasIt(); }
 
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {
   const size_t elements = static_cast<size_t>(geometry.tokens) * hidden;

@@ -24,11 +24,33 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/plan_arrays.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 
+struct CUstream_st;  // what cudaStream_t points to
+
 namespace perigee {
+
+// Where a rank's gradients are, in float32: those of the experts in its slots, whatever the layer,
+// and of its own experts. Null where the buffer keeps none, and of a remote rank.
+struct RankGradients {
+  GradientBlockLayout layout;
+  std::byte* block = nullptr;
+
+  float* slots(size_t GradientsLayout::*matrix) const {  // [B, ..]
+    return At(layout.slots.*matrix);
+  }
+  float* home(int32_t layer, size_t GradientsLayout::*matrix) const {  // [E/R, ..]
+    return At(layout.home_offset(layer) + layout.home.*matrix);
+  }
+
+ private:
+  float* At(size_t offset) const {
+    return block == nullptr ? nullptr : reinterpret_cast<float*>(block + offset);
+  }
+};
 
 // Where a rank's tensors are. An operation reads what it reads, and writes what it writes, between
 // its submission and its completion; nobody touches that meanwhile.
@@ -46,6 +68,11 @@ struct RankMemory {
   absl::Span<float> row_weights;  // [NvS]
   // Of the last dispatch that made a plan.
   PlanArrays plan;
+  // Its caller adds to those of slots between operations, in the order of plan.experts_to_copy;
+  // reduce_gradients brings them home, and clears the slots that the plan uses.
+  RankGradients gradients;
+  // The index of CUDA's device, in this process, whose addresses all of these are; -1: the host's.
+  int device = -1;
 };
 
 // From one thread at a time; clients of different ranks from different threads. What Submit and
@@ -70,6 +97,15 @@ class RankClient {
   // than kCommandSlots have followed it; FAILED_PRECONDITION: detached; else the way to the rank is
   // over, and this is why: no command that has not ended will.
   virtual absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) = 0;
+  // Submit, behind what `stream`, of the memory's device, has been given so far: the worker begins
+  // it when all that has ended, without this thread's waiting. Where it has not in half the
+  // operations' timeout, the command ends with DEADLINE_EXCEEDED. FAILED_PRECONDITION: the memory
+  // is no device's.
+  virtual absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
+                                                const LocalOperation& operation);
+  // What `stream` is given from here on waits until the command has ended, well or not, or the way
+  // to the rank has. Errors as SubmitBehind.
+  virtual absl::Status MakeWait(CUstream_st* stream, uint64_t command);
   // Both. The completion's own status is not looked at.
   absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
 

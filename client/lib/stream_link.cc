@@ -22,7 +22,9 @@ absl::StatusOr<std::unique_ptr<StreamLink>> StreamLink::Create(int device,
 }
 
 StreamLink::StreamLink(std::unique_ptr<RegisteredMemory> words, CommandPage& page, int connection)
-    : words_(std::move(words)), page_(page), watcher_([this, connection] { Watch(connection); }) {}
+    : words_(std::move(words)), page_(page) {
+  if (connection >= 0) watcher_ = std::thread([this, connection] { Watch(connection); });
+}
 
 StreamLink::~StreamLink() { LetGo(); }
 
@@ -41,8 +43,14 @@ void StreamLink::LetGo() {
   SetDone(page_, kDoneForGood);
 }
 
-absl::Status StreamLink::SignalInputs(CUstream_st* stream, uint64_t command) const {
-  return words_->WriteOnStream(stream, &ReadyWord(page_, command), ReadyValue(command));
+absl::StatusOr<uint64_t> StreamLink::SubmitBehind(CUstream_st* stream, CommandProducer& producer,
+                                                  const LocalOperation& operation) const {
+  const absl::StatusOr<uint64_t> command = producer.Submit(operation, /*awaits_inputs=*/true);
+  if (!command.ok()) return command;
+  absl::Status status =
+      words_->WriteOnStream(stream, &ReadyWord(page_, *command), ReadyValue(*command));
+  if (!status.ok()) return status;
+  return command;
 }
 
 absl::Status StreamLink::AwaitCommand(CUstream_st* stream, uint64_t command) const {

@@ -12,6 +12,8 @@
 #include "absl/types/span.h"
 #include "kernels/device/caller_stream.h"
 #include "proto/local/command_page.h"
+#include "proto/local/command_producer.h"
+#include "proto/local/local_command.h"
 #include "proto/local/wait_limit.h"
 
 namespace perigee {
@@ -20,7 +22,8 @@ namespace perigee {
 // by the connection. From one thread at a time.
 class StreamLink {
  public:
-  // `page` lies in `memory`, all of it, and outlives the link, as does the connection.
+  // `page` lies in `memory`, all of it, and outlives the link, as does the connection; -1: there is
+  // none, the worker being this process.
   static absl::StatusOr<std::unique_ptr<StreamLink>> Create(int device,
                                                             absl::Span<std::byte> memory,
                                                             CommandPage& page, int connection);
@@ -28,9 +31,10 @@ class StreamLink {
   StreamLink(const StreamLink&) = delete;
   StreamLink& operator=(const StreamLink&) = delete;
 
-  // When all that the stream has been given so far has ended, the inputs of the command, which says
-  // that it awaits them, are there.
-  absl::Status SignalInputs(CUstream_st* stream, uint64_t command) const;
+  // The operation is begun when all that the stream has been given so far has ended. The command's
+  // number; errors as CommandProducer::Submit, and where the stream cannot be used.
+  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream, CommandProducer& producer,
+                                        const LocalOperation& operation) const;
   // What the stream is given from here on waits for the command's end.
   absl::Status AwaitCommand(CUstream_st* stream, uint64_t command) const;
   // No stream waits from here on. The connection is not looked at any more. Idempotent.

@@ -14,14 +14,16 @@
 #include "client/lib/rank_tensors.h"
 #include "client/lib/remote_ranks.h"
 #include "gtest/gtest.h"
+#include "kernels/backend_registry.h"
 #include "kernels/common/check.h"
-#include "kernels/host/host_backend.h"
+#include "kernels/device/copy.h"
 
 namespace perigee {
 namespace {
 
 constexpr absl::Duration kStep = absl::Seconds(60);
 constexpr double kSumTolerance = 2e-3;
+constexpr int32_t kSmsOfWorker = 16;
 
 template <typename Value>
 Value Need(absl::StatusOr<Value> value) {
@@ -31,19 +33,14 @@ Value Need(absl::StatusOr<Value> value) {
 }
 
 template <typename T>
-void CopyBytes(const std::string& bytes, absl::Span<T> to) {
+void CopyBytes(const RankMemory& memory, const std::string& bytes, absl::Span<T> to) {
   ASSERT_LE(bytes.size(), to.size() * sizeof(T));
-  std::memcpy(to.data(), bytes.data(), bytes.size());
+  CopyIn(memory, to.data(), bytes.data(), bytes.size());
 }
 
 template <typename T>
-std::string BytesOf(absl::Span<T> values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
-
-template <typename T>
-void Poison(absl::Span<const T> values, T with) {
-  std::fill_n(const_cast<T*>(values.data()), values.size(), with);
+void Poison(const RankMemory& memory, absl::Span<const T> values, T with) {
+  Put(memory, const_cast<T*>(values.data()), std::vector<T>(values.size(), with));
 }
 
 void ExpectDone(RankClient& client, const LocalOperation& operation) {
@@ -59,24 +56,32 @@ void ExpectPlan(const SmallLayer& layer, const RankClient& client) {
   const Geometry& geometry = client.geometry();
   const int32_t rank = client.rank().value;
   const ReferencePlan& expected = layer.plan();
-  const PlanArrays plan = client.memory().plan;
-  EXPECT_NE(*plan.sequence, 0u);
+  const RankMemory memory = client.memory();
+  const PlanArrays& plan = memory.plan;
+  EXPECT_NE(Get(memory, plan.sequence, 1)[0], 0u);
   // Routes past the rank's tokens are not part of the plan.
   const size_t routes = layer.Inputs(rank)[1].bytes.size() / sizeof(int32_t);
-  for (size_t i = 0; i < routes; ++i) EXPECT_EQ(plan.dst[i], expected.dst[rank][i]) << i;
+  const std::vector<int32_t> dst = Get(memory, plan.dst, routes);
+  for (size_t i = 0; i < routes; ++i) EXPECT_EQ(dst[i], expected.dst[rank][i]) << i;
+  const std::vector<int32_t> ends = Get(memory, plan.cu_seqlens, geometry.groups());
+  const std::vector<int32_t> fill = Get(memory, plan.zero_fill_ranges, 2 * geometry.groups());
   for (int32_t group = 0; group < geometry.groups(); ++group) {
-    EXPECT_EQ(plan.cu_seqlens[group], expected.cu_seqlens[rank][group]) << group;
+    EXPECT_EQ(ends[group], expected.cu_seqlens[rank][group]) << group;
     for (int32_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(plan.zero_fill_ranges[2 * group + i], expected.zero_fill[rank][group][i]) << group;
+      EXPECT_EQ(fill[2 * group + i], expected.zero_fill[rank][group][i]) << group;
     }
   }
+  const std::vector<int32_t> copied =
+      Get(memory, plan.experts_to_copy, geometry.ranks * geometry.slots);
+  const std::vector<int32_t> load = Get(memory, plan.load, geometry.ranks);
+  const std::vector<int32_t> home = Get(memory, plan.home_load, geometry.ranks);
   int32_t routed = 0, home_load = 0;
   for (int32_t r = 0; r < geometry.ranks; ++r) {
     for (int32_t slot = 0; slot < geometry.slots; ++slot) {
-      EXPECT_EQ(plan.experts_to_copy[r * geometry.slots + slot], expected.experts_to_copy[r][slot]);
+      EXPECT_EQ(copied[r * geometry.slots + slot], expected.experts_to_copy[r][slot]);
     }
-    routed += plan.load[r];
-    home_load += plan.home_load[r];
+    routed += load[r];
+    home_load += home[r];
   }
   EXPECT_EQ(routed, home_load) << "the balancing loses no route";
 }
@@ -93,11 +98,12 @@ void ExpectRows(const SmallLayer& layer, const RankClient& client) {
     if (source.kind != RowSource::Kind::kRoute) continue;
     const std::vector<LayerTensor> inputs = layer.Inputs(source.rank);
     const size_t row_bytes = client.hidden_size() * sizeof(BFloat16);
-    ASSERT_EQ(BytesOf(memory.rows.subspan(row * client.hidden_size(), client.hidden_size())),
-              inputs[0].bytes.substr(source.token * row_bytes, row_bytes))
+    ASSERT_EQ(
+        BytesOf(memory, memory.rows.subspan(row * client.hidden_size(), client.hidden_size())),
+        inputs[0].bytes.substr(source.token * row_bytes, row_bytes))
         << "row " << row;
     const size_t route = source.token * geometry.topk + source.k;
-    ASSERT_EQ(BytesOf(memory.row_weights.subspan(row, 1)),
+    ASSERT_EQ(BytesOf(memory, memory.row_weights.subspan(row, 1)),
               inputs[2].bytes.substr(route * sizeof(float), sizeof(float)))
         << "row " << row;
   }
@@ -117,8 +123,11 @@ std::string NameOf(Way way) {
   return "";
 }
 
-ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_last)
-    : workers_(kRanks) {
+ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_last,
+                             const std::string& backend)
+    : backend_(backend), workers_(kRanks) {
+  // Before CUDA is first used: workers and clients of all ranks are streams of this process.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   CoordinatorOptions options;
   options.data_dir = directory_.path() + "/data";
   // Whoever goes breaks its stream; a busy machine is no reason to be lost.
@@ -132,10 +141,11 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
     }
   }
   client_ = Need(Client::Connect({.address = coordinator_->address()}));
-  group_ = Need(client_->CreateGroup({.group_id = "g", .ranks = kRanks}));
+  group_ = Need(client_->CreateGroup({.group_id = "g", .ranks = kRanks, .backend = backend}));
   BufferOptions buffer;
   buffer.buffer_id = "b";
   buffer.shape = layer.shape();
+  buffer.shape.set_gradients(true);
   buffer_ = Need(client_->CreateBuffer(group_.name(), buffer)).name();
   if (!start_last) LoadWeights(layer);
 }
@@ -144,7 +154,9 @@ void ClientCluster::Start(int32_t rank) {
   WorkerOptions options;
   options.name = absl::StrCat("w", rank);
   options.coordinator = coordinator_->address();
-  options.backend = CreateHostBackend();
+  BackendChoice choice;
+  if (backend_ == "cuda") choice.sms = kSmsOfWorker;
+  options.backend = Need(CreateBackend(backend_, choice));
   workers_[rank] = Need(EmbeddedWorker::Start(std::move(options)));
 }
 
@@ -222,11 +234,33 @@ void OnEveryRank(const std::function<void(int32_t rank)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
+void CopyIn(const RankMemory& memory, void* to, const void* from, size_t bytes) {
+  auto* const place = static_cast<std::byte*>(to);
+  const auto values = absl::MakeConstSpan(static_cast<const std::byte*>(from), bytes);
+  if (memory.device >= 0) {
+    const absl::Status status = CopyToDevice(memory.device, place, values);
+    ASSERT_TRUE(status.ok()) << status;
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+void CopyOut(const RankMemory& memory, void* to, const void* from, size_t bytes) {
+  if (memory.device >= 0) {
+    const absl::Status status =
+        CopyFromDevice(memory.device, absl::MakeSpan(static_cast<std::byte*>(to), bytes),
+                       static_cast<const std::byte*>(from));
+    ASSERT_TRUE(status.ok()) << status;
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 int32_t WriteTokens(const SmallLayer& layer, int32_t rank, const RankMemory& memory) {
   const std::vector<LayerTensor> inputs = layer.Inputs(rank);
-  CopyBytes(inputs[0].bytes, memory.hidden);
-  CopyBytes(inputs[1].bytes, memory.topk_experts);
-  CopyBytes(inputs[2].bytes, memory.route_weights);
+  CopyBytes(memory, inputs[0].bytes, memory.hidden);
+  CopyBytes(memory, inputs[1].bytes, memory.topk_experts);
+  CopyBytes(memory, inputs[2].bytes, memory.route_weights);
   return static_cast<int32_t>(inputs[0].header.shape(0));
 }
 
@@ -235,17 +269,18 @@ void RunLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan) {
   SCOPED_TRACE(absl::StrCat("rank ", rank));
   const RankMemory memory = client.memory();
   const int32_t tokens = WriteTokens(layer, rank, memory);
-  Poison(memory.output, ToBFloat16(1e30f));
-  Poison(memory.gathered_weights, -7.0f);
+  Poison(memory, memory.output, ToBFloat16(1e30f));
+  Poison(memory, memory.gathered_weights, -7.0f);
   ExpectDone(client, LocalDispatch{plan, tokens, true});
   ExpectPlan(layer, client);
   ExpectRows(layer, client);
   ExpectDone(client, LocalPrefetchWeights{plan, 0, ClientCluster::kVersion});
   ExpectDone(client, LocalRunExperts{plan, 0, ClientCluster::kVersion, true});
   ExpectDone(client, LocalCombine{plan, true});
-  EXPECT_LE(RelativeError(BFloat16Values(BytesOf(memory.output)), layer.ExpectedOutput(rank)),
-            kSumTolerance);
-  EXPECT_EQ(BytesOf(memory.gathered_weights), layer.ExpectedGathered(rank));
+  EXPECT_LE(
+      RelativeError(BFloat16Values(BytesOf(memory, memory.output)), layer.ExpectedOutput(rank)),
+      kSumTolerance);
+  EXPECT_EQ(BytesOf(memory, memory.gathered_weights), layer.ExpectedGathered(rank));
 }
 
 }  // namespace perigee

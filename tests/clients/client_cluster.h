@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/lib/client.h"
 #include "client/lib/rank_client.h"
 #include "server/coordinator.h"
@@ -35,8 +36,10 @@ class ClientCluster {
   using StartLast = std::function<void(const std::string& coordinator)>;
 
   // The layer has kRanks ranks. Fails the test where the cluster does not come up. With start_last
-  // no weights are loaded: its process may be at work already.
-  explicit ClientCluster(const SmallLayer& layer, const StartLast& start_last = nullptr);
+  // no weights are loaded: its process may be at work already. On backend cuda the workers share
+  // device 0.
+  explicit ClientCluster(const SmallLayer& layer, const StartLast& start_last = nullptr,
+                         const std::string& backend = "host");
 
   Client& client() { return *client_; }
   EmbeddedWorker& worker(int32_t rank) { return *workers_[rank]; }
@@ -60,6 +63,7 @@ class ClientCluster {
  private:
   void Start(int32_t rank);
 
+  const std::string backend_;
   ScratchDirectory directory_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<EmbeddedWorker>> workers_;
@@ -72,6 +76,26 @@ class ClientCluster {
 uint64_t TestSeed();
 // Does the same for every rank, each on a thread of its own: collective operations meet.
 void OnEveryRank(const std::function<void(int32_t rank)>& work);
+// Copies between this process' vectors and a rank's memory, which may be a device's.
+void CopyIn(const RankMemory& memory, void* to, const void* from, size_t bytes);
+void CopyOut(const RankMemory& memory, void* to, const void* from, size_t bytes);
+template <typename T>
+void Put(const RankMemory& memory, T* to, const std::vector<T>& values) {
+  CopyIn(memory, to, values.data(), values.size() * sizeof(T));
+}
+template <typename T>
+std::vector<T> Get(const RankMemory& memory, const T* from, size_t count) {
+  std::vector<T> values(count);
+  CopyOut(memory, values.data(), from, count * sizeof(T));
+  return values;
+}
+template <typename T>
+std::string BytesOf(const RankMemory& memory, absl::Span<T> values) {
+  std::string bytes(values.size() * sizeof(T), 0);
+  CopyOut(memory, bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
 // The rank's tokens of the layer, into its client's memory; how many they are.
 int32_t WriteTokens(const SmallLayer& layer, int32_t rank, const RankMemory& memory);
 // Runs the whole layer on one rank, with plan `plan`, and holds all that comes out against the

@@ -2,6 +2,7 @@
 #include "client/lib/rank_client.h"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/device_info.h"
+#include "kernels/device/stream.h"
 #include "tests/clients/client_cluster.h"
 
 namespace perigee {
@@ -25,13 +28,25 @@ constexpr LocalPlanId kPlan(1);
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-class RankClientTest : public ::testing::TestWithParam<Way> {
+struct Kind {
+  Way way;
+  std::string backend;
+};
+void PrintTo(const Kind& kind, std::ostream* out) {
+  *out << NameOf(kind.way) << " " << kind.backend;
+}
+
+class RankClientTest : public ::testing::TestWithParam<Kind> {
  protected:
-  RankClientTest()
-      : random_(TestSeed()),
-        layer_(kRanks, random_()),
-        cluster_(layer_),
-        clients_(cluster_.Connect(GetParam())) {}
+  RankClientTest() : random_(TestSeed()), layer_(kRanks, random_()) {}
+  void SetUp() override {
+    const CudaDevices devices = QueryCudaDevices();
+    if (GetParam().backend == "cuda" && devices.devices.empty()) {
+      GTEST_SKIP() << DescribeCudaDevices(devices);
+    }
+    cluster_ = std::make_unique<ClientCluster>(layer_, nullptr, GetParam().backend);
+    clients_ = cluster_->Connect(GetParam().way);
+  }
 
   // How the operation ended on the rank.
   LocalCompletion Run(int32_t rank, const LocalOperation& operation) {
@@ -49,20 +64,20 @@ class RankClientTest : public ::testing::TestWithParam<Way> {
 
   std::mt19937_64 random_;
   SmallLayer layer_;
-  ClientCluster cluster_;
+  std::unique_ptr<ClientCluster> cluster_;
   std::vector<std::unique_ptr<RankClient>> clients_;
 };
 
 TEST_P(RankClientTest, ALayerIsTheReferencesOnEveryRank) {
   for (int32_t rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(clients_[rank]->rank(), RankId(rank));
-    EXPECT_EQ(clients_[rank]->generation(), Generation(cluster_.group().generation()));
+    EXPECT_EQ(clients_[rank]->generation(), Generation(cluster_->group().generation()));
     EXPECT_EQ(clients_[rank]->geometry(), layer_.geometry());
   }
   for (int round = 0; round < 3; ++round) {
     if (round > 0) {
       layer_ = SmallLayer(kRanks, random_());
-      cluster_.LoadWeights(layer_);  // calls come between operations
+      cluster_->LoadWeights(layer_);  // calls come between operations
     }
     OnEveryRank([&](int32_t rank) { RunLayer(layer_, *clients_[rank], kPlan); });
   }
@@ -89,9 +104,8 @@ TEST_P(RankClientTest, OperationsRunInTheOrderOfTheirSubmission) {
       EXPECT_TRUE(done->status.ok()) << done->status;
       EXPECT_EQ(done->position, command);
     }
-    const absl::Span<const BFloat16> output = clients_[rank]->memory().output;
-    const std::string bytes(reinterpret_cast<const char*>(output.data()),
-                            output.size() * sizeof(BFloat16));
+    const RankMemory memory = clients_[rank]->memory();
+    const std::string bytes = BytesOf(memory, memory.output);
     EXPECT_LE(RelativeError(BFloat16Values(bytes), layer_.ExpectedOutput(rank)), 2e-3);
   }
 }
@@ -122,11 +136,11 @@ TEST_P(RankClientTest, APlanIsCopiedReleasedAndFollowedAgain) {
     EXPECT_EQ(Run(rank, LocalCombine{kPlan, false}).reason, "STALE_OBJECT");
     // Planning is skipped: the routes are not looked at.
     const RankMemory memory = clients_[rank]->memory();
-    std::fill(memory.topk_experts.begin(), memory.topk_experts.end(), 77777);
+    Put(memory, memory.topk_experts.data(),
+        std::vector<int32_t>(memory.topk_experts.size(), 77777));
     EXPECT_TRUE(Run(rank, LocalDispatchWithPlan{copy, tokens, false}).status.ok());
     EXPECT_TRUE(Run(rank, LocalCombine{copy, false}).status.ok());
-    const std::string bytes(reinterpret_cast<const char*>(memory.output.data()),
-                            memory.output.size() * sizeof(BFloat16));
+    const std::string bytes = BytesOf(memory, memory.output);
     EXPECT_LE(RelativeError(BFloat16Values(bytes), expected[rank]), 1e-6) << "rank " << rank;
   });
 }
@@ -136,7 +150,8 @@ TEST_P(RankClientTest, ABadRouteIsToldToEveryRankWithItsPlace) {
       static_cast<int32_t>(random_() % (kRanks - 1));  // the last has no tokens
   OnEveryRank([&](int32_t rank) {
     const int32_t tokens = WriteTokensOf(rank);
-    if (rank == bad_rank) clients_[rank]->memory().topk_experts[4] = 4444;
+    const RankMemory memory = clients_[rank]->memory();
+    if (rank == bad_rank) Put(memory, &memory.topk_experts[4], std::vector<int32_t>{4444});
     const LocalCompletion done = Run(rank, LocalDispatch{kPlan, tokens, true});
     EXPECT_EQ(done.status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(done.reason, "BAD_ROUTE");
@@ -226,7 +241,7 @@ TEST_P(RankClientTest, AsManyCommandsAreUnderWayAsARingHolds) {
 TEST_P(RankClientTest, ALostRankEndsAllClientsAndTheNextGenerationHasNewOnes) {
   const int32_t lost = static_cast<int32_t>(random_() % kRanks);
   ExpectAllGoesOn();
-  cluster_.Lose(lost);
+  cluster_->Lose(lost);
   OnEveryRank([&](int32_t rank) {
     // Its own client may hear of it at the first word.
     const auto done = clients_[rank]->Run(LocalBarrier{}, kLong);
@@ -248,8 +263,8 @@ TEST_P(RankClientTest, ALostRankEndsAllClientsAndTheNextGenerationHasNewOnes) {
     WriteTokensOf(rank);
   });
   clients_.clear();
-  cluster_.Replace(lost, layer_);
-  clients_ = cluster_.Connect(GetParam());
+  cluster_->Replace(lost, layer_);
+  clients_ = cluster_->Connect(GetParam().way);
   ExpectAllGoesOn();
 }
 
@@ -265,15 +280,106 @@ TEST_P(RankClientTest, AfterDetachNothingIsTakenAndAnotherMayCome) {
     EXPECT_FALSE(clients_[rank]->End().has_value());
     WriteTokensOf(rank);  // memory of this process alone
   }
-  const absl::Status program = cluster_.AwaitProgram();
+  const absl::Status program = cluster_->AwaitProgram();
   EXPECT_TRUE(program.ok()) << program;
-  clients_ = cluster_.Connect(GetParam());
+  clients_ = cluster_->Connect(GetParam().way);
   ExpectAllGoesOn();
 }
 
+// Slots of every rank have gradients of their own; who has the expert at home gets their sum.
+TEST_P(RankClientTest, GradientsOfSlotsComeHomeInOneOrder) {
+  if (GetParam().way == Way::kRemote) {
+    EXPECT_EQ(clients_[0]->memory().gradients.slots(&GradientsLayout::gate), nullptr);
+    return;
+  }
+  const Geometry& geometry = layer_.geometry();
+  const int32_t own = geometry.experts_per_rank();
+  const size_t elements = layer_.shape().hidden() * layer_.shape().intermediate();
+  size_t GradientsLayout::*const matrices[] = {&GradientsLayout::gate, &GradientsLayout::up,
+                                               &GradientsLayout::down};
+  const auto random = [&](size_t count) {
+    std::vector<float> values(count);
+    for (float& value : values) value = std::normal_distribution<float>()(random_);
+    return values;
+  };
+  for (const auto matrix : matrices) {
+    std::vector<std::vector<float>> slots, sums;
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      const RankMemory memory = clients_[rank]->memory();
+      slots.push_back(random(geometry.slots * elements));
+      sums.push_back(random(own * elements));
+      Put(memory, memory.gradients.slots(matrix), slots.back());
+      Put(memory, memory.gradients.home(0, matrix), sums.back());
+    }
+    OnEveryRank([&](int32_t rank) {
+      EXPECT_TRUE(Run(rank, LocalDispatch{kPlan, WriteTokensOf(rank), false}).status.ok());
+      EXPECT_TRUE(Run(rank, LocalReduceGradients{kPlan, 0}).status.ok());
+    });
+    int replicas = 0;
+    for (int32_t from = 0; from < kRanks; ++from) {
+      for (int32_t slot = 0; slot < geometry.slots; ++slot) {
+        const int32_t expert = layer_.plan().experts_to_copy[from][slot];
+        if (expert < 0) continue;
+        ++replicas;
+        float* const sum = &sums[expert / own][(expert % own) * elements];
+        float* const added = &slots[from][slot * elements];
+        for (size_t i = 0; i < elements; ++i) sum[i] += added[i];
+        std::fill_n(added, elements, 0.0f);
+      }
+    }
+    EXPECT_GT(replicas, 0) << "nothing was brought home";
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      const RankMemory memory = clients_[rank]->memory();
+      EXPECT_EQ(Get(memory, memory.gradients.home(0, matrix), own * elements), sums[rank]);
+      EXPECT_EQ(Get(memory, memory.gradients.slots(matrix), slots[rank].size()), slots[rank]);
+      // What is unused stays there, and the next matrix finds all clear.
+      Put(memory, memory.gradients.slots(matrix), std::vector<float>(slots[rank].size()));
+    }
+  }
+}
+
+// On a GPU nobody waits on the host; elsewhere there are no streams to be ordered with.
+TEST_P(RankClientTest, StreamsAndCommandsWaitForEachOther) {
+  if (clients_[0]->memory().device < 0) {
+    EXPECT_EQ(clients_[0]->SubmitBehind(nullptr, LocalEmpty{}).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(clients_[0]->MakeWait(nullptr, 0).code(), absl::StatusCode::kFailedPrecondition);
+    return;
+  }
+  // Ahead: what is made for a stream's first use may wait for the device, and so for other ranks.
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const std::unique_ptr<RankClient>& client : clients_) {
+    auto stream = Stream::Create(client->memory().device);
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    streams.push_back(*std::move(stream));
+    ASSERT_TRUE(client->SubmitBehind(streams.back()->get(), LocalEmpty{}).ok());
+  }
+  OnEveryRank([&](int32_t rank) {
+    RankClient& client = *clients_[rank];
+    const RankMemory memory = client.memory();
+    CUstream_st* const raw = streams[rank]->get();
+    const int32_t tokens = WriteTokensOf(rank);
+    const auto dispatched = client.SubmitBehind(raw, LocalDispatch{kPlan, tokens, true});
+    ASSERT_TRUE(dispatched.ok()) << dispatched.status();
+    ASSERT_TRUE(client.MakeWait(raw, *dispatched).ok());
+    const auto combined = client.SubmitBehind(raw, LocalCombine{kPlan, true});
+    ASSERT_TRUE(combined.ok()) << combined.status();
+    ASSERT_TRUE(client.MakeWait(raw, *combined).ok());
+    EXPECT_TRUE(streams[rank]->Synchronize().ok());
+    const auto done = client.Wait(*combined, kNoTime);
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(done->status.ok()) << done->status;
+    EXPECT_EQ(BytesOf(memory, memory.gathered_weights), layer_.ExpectedGathered(rank));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryWay, RankClientTest,
-                         ::testing::Values(Way::kRemote, Way::kLocal, Way::kEmbedded),
-                         [](const auto& info) { return NameOf(info.param); });
+                         ::testing::Values(Kind{Way::kRemote, "host"}, Kind{Way::kLocal, "host"},
+                                           Kind{Way::kEmbedded, "host"}, Kind{Way::kRemote, "cuda"},
+                                           Kind{Way::kLocal, "cuda"}, Kind{Way::kEmbedded, "cuda"}),
+                         [](const auto& info) {
+                           return NameOf(info.param.way) + "_" + info.param.backend;
+                         });
 
 }  // namespace
 }  // namespace perigee

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/layout/client_arena.h"
+#include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/shard_layout.h"
 #include "proto/local/spin_budget.h"
 #include "proto/support/clock.h"
@@ -43,29 +44,52 @@ EmbeddedClient::EmbeddedClient(std::shared_ptr<Attachment> attachment,
 
 EmbeddedClient::~EmbeddedClient() { (void)Detach(); }
 
-absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
-  for (const auto& [part, mapping] :
-       {std::pair{AttachPart::kCommandPage, &page_}, std::pair{AttachPart::kArena, &arena_},
-        std::pair{AttachPart::kShardRows, &shard_}}) {
-    const size_t index = static_cast<size_t>(part);
-    absl::StatusOr<SharedMapping> mapped = SharedMapping::Map(
-        std::move(attachment.descriptors[index]), attachment.reply.size_bytes[index]);
-    if (!mapped.ok()) return mapped.status();
-    *mapping = *std::move(mapped);
+absl::Status EmbeddedClient::MapRegions(EmbeddedAttachment& attachment) {
+  const AttachReply& reply = attachment.reply;
+  if (reply.device_uuid[0] != '\0') {
+    absl::StatusOr<SharedDevice> device = FindSharedDevice(reply.device_uuid);
+    if (!device.ok()) return device.status();
+    device_ = *std::move(device);
   }
+  for (const auto& [part, region] :
+       {std::pair{AttachPart::kArena, &arena_}, std::pair{AttachPart::kShardRows, &rows_},
+        std::pair{AttachPart::kGradients, &gradients_}}) {
+    const size_t index = static_cast<size_t>(part);
+    if (reply.size_bytes[index] == 0) continue;
+    absl::StatusOr<SharedRegion> mapped = SharedRegion::Map(
+        std::move(attachment.descriptors[index]), reply.size_bytes[index], device_);
+    if (!mapped.ok()) return mapped.status();
+    *region = *std::move(mapped);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
+  const AttachReply& reply = attachment.reply;
+  constexpr auto kPage = static_cast<size_t>(AttachPart::kCommandPage);
+  absl::StatusOr<SharedMapping> mapped =
+      SharedMapping::Map(std::move(attachment.descriptors[kPage]), reply.size_bytes[kPage]);
+  if (!mapped.ok()) return mapped.status();
+  page_ = *std::move(mapped);
+  if (absl::Status status = MapRegions(attachment); !status.ok()) return status;
   const absl::StatusOr<CommandPage*> page = OpenCommandPage(page_.memory());
   if (!page.ok()) return page.status();
   identity_ = IdentityOf(**page);
   const Geometry& geometry = shape_.geometry;
   memory_ = ArenaMemory(geometry, shape_.hidden,
                         ClientArenaLayout::Create(geometry, shape_.hidden, kHostGranularityBytes)
-                            .View(arena_.memory().data()));
-  std::byte* const shard = shard_.memory().data();
+                            .View(arena_.data()));
+  std::byte* const shard = rows_.data();
   const size_t rows = static_cast<size_t>(geometry.logical_rows());
-  memory_.rows = {reinterpret_cast<BFloat16*>(shard + attachment.reply.rows_offset),
-                  rows * shape_.hidden};
-  memory_.row_weights = {reinterpret_cast<float*>(shard + attachment.reply.row_weights_offset),
-                         rows};
+  memory_.rows = {reinterpret_cast<BFloat16*>(shard + reply.rows_offset), rows * shape_.hidden};
+  memory_.row_weights = {reinterpret_cast<float*>(shard + reply.row_weights_offset), rows};
+  if (shape_.gradients) {
+    memory_.gradients = {
+        GradientBlockLayout::Create({shape_.hidden, shape_.intermediate}, geometry.slots,
+                                    geometry.experts_per_rank(), shape_.layers),
+        gradients_.data()};
+  }
+  if (device_) memory_.device = device_->index;
   CommandProducerOptions options;
   options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
                             static_cast<int>(geometry.ranks));
@@ -76,6 +100,34 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
 absl::StatusOr<uint64_t> EmbeddedClient::Submit(const LocalOperation& operation) {
   if (!attachment_) return absl::FailedPreconditionError("this client has detached");
   return producer_->Submit(operation);
+}
+
+absl::StatusOr<StreamLink*> EmbeddedClient::Link() {
+  if (stream_link_ == nullptr) {
+    const absl::StatusOr<CommandPage*> page = OpenCommandPage(page_.memory());
+    if (!page.ok()) return page.status();
+    absl::StatusOr<std::unique_ptr<StreamLink>> link =
+        StreamLink::Create(device_->index, page_.memory(), **page, /*connection=*/-1);
+    if (!link.ok()) return link.status();
+    stream_link_ = *std::move(link);
+  }
+  return stream_link_.get();
+}
+
+absl::StatusOr<uint64_t> EmbeddedClient::SubmitBehind(CUstream_st* stream,
+                                                      const LocalOperation& operation) {
+  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
+  if (!device_) return RankClient::SubmitBehind(stream, operation);
+  const absl::StatusOr<StreamLink*> link = Link();
+  if (!link.ok()) return link.status();
+  return (*link)->SubmitBehind(stream, *producer_, operation);
+}
+
+absl::Status EmbeddedClient::MakeWait(CUstream_st* stream, uint64_t command) {
+  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
+  if (!device_) return RankClient::MakeWait(stream, command);
+  const absl::StatusOr<StreamLink*> link = Link();
+  return link.ok() ? (*link)->AwaitCommand(stream, command) : link.status();
 }
 
 absl::StatusOr<LocalCompletion> EmbeddedClient::Wait(uint64_t command, absl::Duration timeout) {
@@ -92,8 +144,11 @@ absl::Status EmbeddedClient::Detach() {
   link_->Stop(*attachment_);
   attachment_->AwaitEnd();
   attachment_.reset();
+  if (stream_link_ != nullptr) stream_link_->LetGo();
   absl::Status status;
-  for (SharedMapping* mapping : {&page_, &arena_, &shard_}) status.Update(mapping->MakePrivate());
+  // A page that streams have used stays as it is: the device may still look at it.
+  if (stream_link_ == nullptr) status.Update(page_.MakePrivate());
+  for (SharedRegion* region : {&arena_, &rows_, &gradients_}) status.Update(region->MakePrivate());
   return status;
 }
 

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "client/lib/rank_client.h"
+#include "client/lib/shared_region.h"
+#include "client/lib/stream_link.h"
 #include "proto/local/command_producer.h"
 #include "proto/local/shared_mapping.h"
 #include "worker/attach/attach_server.h"
@@ -35,7 +37,7 @@ class EmbeddedLink {
 
 class EmbeddedClient final : public RankClient {
  public:
-  // Errors: SharedMapping::Map; the attachment is then over.
+  // Errors: FindSharedDevice, SharedRegion::Map; the attachment is then over.
   static absl::StatusOr<std::unique_ptr<RankClient>> Create(EmbeddedAttachment attachment,
                                                             std::shared_ptr<EmbeddedLink> link);
   ~EmbeddedClient() override;
@@ -49,20 +51,28 @@ class EmbeddedClient final : public RankClient {
   absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
   absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override;
   absl::optional<LocalCompletion> End() override;
+  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
+                                        const LocalOperation& operation) override;
+  absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
   absl::Status Detach() override;
 
  private:
   EmbeddedClient(std::shared_ptr<Attachment> attachment, std::shared_ptr<EmbeddedLink> link,
                  const BufferShape& shape);
   absl::Status Map(EmbeddedAttachment& attachment);
+  absl::Status MapRegions(EmbeddedAttachment& attachment);
+  absl::StatusOr<StreamLink*> Link();
 
   std::shared_ptr<Attachment> attachment_;  // null: detached
   const std::shared_ptr<EmbeddedLink> link_;
   const BufferShape shape_;
-  SharedMapping page_, arena_, shard_;
+  SharedMapping page_;
+  absl::optional<SharedDevice> device_;    // of the memory below; none: the host's
+  SharedRegion arena_, rows_, gradients_;  // the last empty where none are kept
   CommandPageIdentity identity_;
   RankMemory memory_;
   absl::optional<CommandProducer> producer_;
+  std::unique_ptr<StreamLink> stream_link_;  // once a stream is used
 };
 
 }  // namespace perigee

@@ -43,8 +43,8 @@ class EmbeddedWorker {
   // Spends the ticket (Client::IssueAttachTicket): one client at a time, as over the socket. It may
   // outlive the worker; its commands fail then. INVALID_ARGUMENT: a ticket that cannot be;
   // PERMISSION_DENIED, FAILED_PRECONDITION, DEADLINE_EXCEEDED: one that is unknown, for another
-  // worker, rank or generation, or spent, or too old; UNIMPLEMENTED: the backend is not host;
-  // UNAVAILABLE: the worker has been shut down, or the attachment been ended.
+  // worker, rank or generation, or spent, or too old; UNAVAILABLE: the worker has been
+  // shut down, or the attachment been ended.
   absl::StatusOr<std::unique_ptr<RankClient>> Attach(const v1::AttachTicket& ticket);
 
   // Worker::Shutdown. Clients that are attached are told. Idempotent; not from on_leave.
