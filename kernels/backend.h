@@ -44,6 +44,15 @@ class Memory {
   virtual int descriptor() const = 0;
 };
 
+// How what ranks send gets to other ranks.
+enum class Transport {
+  // They load and store each other's memory, over NVLink or, on the host, in shared memory.
+  kNvlink,
+  // Messages by NCCL, for GPUs whose memory peers cannot map: rows are staged on either side. The
+  // same results, to the bit; CUDA backend only.
+  kNccl,
+};
+
 struct BackendInfo {
   std::string name;           // "host" or "cuda"
   std::string device;         // what it runs on, for people
@@ -148,7 +157,13 @@ struct DataPathOptions {
   RankId rank;
   BufferId buffer;
   Generation generation;
+  Transport transport = Transport::kNvlink;
+  // Of Transport::kNccl: what Backend::NewRendezvous has made, the same for all ranks and of no
+  // other data path.
+  std::string rendezvous = "";
   // Each rank's shard [R] as mapped here, this rank's own included (kernels/layout/shard_layout.h).
+  // With Transport::kNccl the places of peers are not touched and may hold the own one; likewise
+  // peers' home blocks and slot gradients.
   std::vector<std::byte*> shards;
   // The second part of each [R], where it is memory apart; empty: it lies behind the first.
   std::vector<std::byte*> shard_rows;
@@ -241,7 +256,8 @@ class DataPath {
   virtual absl::Status Barrier(Sequence sequence) = 0;
   // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain
   // copy takes, to hold the other operations against. The rows in the shards are undefined after
-  // it. Callers put barriers around it where a neighbour's rows are overwritten.
+  // it. Callers put barriers around it where a neighbour's rows are overwritten; with
+  // Transport::kNccl it then waits for that neighbour's part.
   virtual absl::Status ProbeCopy(CopyProbe probe) = 0;
   // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
   // input is missing, an object is dead), whatever the operation is: all ranks leave at this
@@ -314,6 +330,12 @@ class Backend {
   virtual absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) = 0;
   virtual absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(
       const DataPathOptions& options) = 0;
+  // By which the ranks of one data path over Transport::kNccl find each other: one rank makes it,
+  // and stays. UNIMPLEMENTED, saying so, where there is no such transport.
+  virtual absl::StatusOr<std::string> NewRendezvous() {
+    return absl::UnimplementedError(
+        absl::StrCat("backend ", info().name, " has no transport nccl, expected backend cuda"));
+  }
 };
 
 }  // namespace perigee

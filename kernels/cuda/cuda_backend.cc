@@ -6,13 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/combine_launch.h"
 #include "kernels/cuda/cuda_data_path.h"
+#include "kernels/cuda/cuda_staged_device.h"
 #include "kernels/cuda/dispatch_launch.h"
+#include "kernels/cuda/nccl_exchange.h"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/probe_copy_launch.h"
 #include "kernels/cuda/rank_barrier_launch.h"
 #include "kernels/cuda/reduce_gradients_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
 #include "kernels/cuda/sm_budget.h"
+#include "kernels/cuda/staged_launch.h"
 #include "kernels/device/copy.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/device_info.h"
@@ -22,6 +25,7 @@
 #include "kernels/device/memory_use.h"
 #include "kernels/device/private_device_memory.h"
 #include "kernels/rank/argument_checks.h"
+#include "kernels/staged/staged_data_path.h"
 
 namespace perigee {
 namespace {
@@ -91,10 +95,29 @@ class CudaBackend final : public Backend {
     if (!share.ok()) return share.status();
     DataPathOptions resolved = options;
     if (resolved.local_sms == 0) resolved.local_sms = local_sms_;
+    if (options.transport == Transport::kNccl) return CreateStaged(resolved, *std::move(share));
     return CreateCudaDataPath(options_.device, resolved, *std::move(share));
+  }
+  absl::StatusOr<std::string> NewRendezvous() override {
+    return options_.exchange != nullptr ? options_.exchange->new_rendezvous() : NewNcclRendezvous();
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<DataPath>> CreateStaged(const DataPathOptions& options,
+                                                         std::unique_ptr<SmBudget::Share> sms) {
+    auto device = CudaStagedDevice::Create(options_.device, options, std::move(sms));
+    if (!device.ok()) return device.status();
+    CudaStagedDevice* const made = device->get();
+    if (options_.exchange != nullptr) {
+      return CreateStagedDataPath(
+          *std::move(device), options_.exchange->create(options, [made] { return made->Wait(); }));
+    }
+    auto exchange = CreateNcclExchange(
+        {options.rendezvous, options.rank.value, options.geometry.ranks}, made->stream());
+    if (!exchange.ok()) return exchange.status();
+    return CreateStagedDataPath(*std::move(device), *std::move(exchange));
+  }
+
   const CudaBackendOptions options_;
   const std::string description_;
   const std::string uuid_;
@@ -129,7 +152,7 @@ absl::Status LoadAllKernels(int device) {
   if (!scope.ok()) return scope.status();
   for (int error : {LoadRankBarrierKernels(), LoadDispatchKernels(), LoadCombineKernels(),
                     LoadPrefetchKernels(), LoadRunExpertsKernels(), LoadReduceGradientsKernels(),
-                    LoadProbeCopyKernels()}) {
+                    LoadProbeCopyKernels(), LoadStagedKernels()}) {
     if (error != 0) return CudaStatus(error, "loading kernels");
   }
   return absl::OkStatus();

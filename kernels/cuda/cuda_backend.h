@@ -4,13 +4,24 @@
 #define PERIGEE_KERNELS_CUDA_CUDA_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/staged/peer_exchange.h"
 
 namespace perigee {
+
+// What data paths over Transport::kNccl exchange bytes by in tests, instead of NCCL.
+struct ExchangeFactory {
+  std::function<std::string()> new_rendezvous;
+  // `settle` waits for what the rank has queued.
+  std::function<std::unique_ptr<PeerExchange>(const DataPathOptions& options,
+                                              std::function<absl::Status()> settle)>
+      create;
+};
 
 struct CudaBackendOptions {
   int device = 0;
@@ -19,6 +30,8 @@ struct CudaBackendOptions {
   // SMs that this backend's buffers may reserve in all; 0: all of the device's. Workers that share
   // a GPU get a part each.
   int32_t sm_budget = 0;
+  // Null: NCCL.
+  std::shared_ptr<const ExchangeFactory> exchange = nullptr;
 };
 
 // FAILED_PRECONDITION, saying what is there instead, without a usable device or in a binary built

@@ -3,6 +3,7 @@
 #define PERIGEE_KERNELS_DEVICE_NCCL_COMMUNICATOR_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,21 @@ struct ByteRange {
   size_t size_bytes = 0;
 };
 
+// Asked again and again while a call waits; any status but OK ends the wait, which returns it.
+using NcclKeepWaiting = std::function<absl::Status()>;
+
+// Bytes to or from a rank.
+struct NcclSend {
+  int to = 0;
+  const std::byte* bytes = nullptr;
+  size_t size_bytes = 0;
+};
+struct NcclReceive {
+  int from = 0;
+  std::byte* bytes = nullptr;
+  size_t size_bytes = 0;
+};
+
 // Not thread-safe. To be made, used and destroyed with the rank's device current; collective calls
 // are queued on a stream of it. Errors are INTERNAL with NCCL's words.
 class NcclCommunicator {
@@ -32,6 +48,12 @@ class NcclCommunicator {
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(const NcclFunctions& functions,
                                                                   const NcclUniqueId& id, int ranks,
                                                                   int rank);
+  // The same for a communicator whose calls do not wait by themselves: it waits as long as it is
+  // told to. NCCL does not say who is missing.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> CreateBounded(
+      const NcclFunctions& functions, const NcclUniqueId& id, int ranks, int rank,
+      const NcclKeepWaiting& keep_waiting);
+  // Waits for nobody where it was made by CreateBounded.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -44,12 +66,25 @@ class NcclCommunicator {
                         std::byte* receive, const std::vector<ByteRange>& received,
                         CUstream_st* stream) const;
 
+  // Queues all of them as one operation, and waits, as it is told to, until they are queued.
+  absl::Status SendAndReceive(const std::vector<NcclSend>& sends,
+                              const std::vector<NcclReceive>& receives, CUstream_st* stream,
+                              const NcclKeepWaiting& keep_waiting) const;
+  // What has gone wrong since, on this rank or, where NCCL has heard of it, on another.
+  absl::Status AsyncError() const;
+  // Ends what is queued, also where it waits for a rank that does not come. Nothing may follow.
+  void Abort();
+
  private:
-  NcclCommunicator(const NcclFunctions& functions, ncclComm* comm)
-      : functions_(functions), comm_(comm) {}
+  NcclCommunicator(const NcclFunctions& functions, ncclComm* comm, bool bounded)
+      : functions_(functions), comm_(comm), bounded_(bounded) {}
+
+  absl::Status Await(int result, absl::string_view doing,
+                     const NcclKeepWaiting& keep_waiting) const;
 
   const NcclFunctions& functions_;
-  ncclComm* const comm_;
+  ncclComm* comm_;  // null when it has been aborted
+  const bool bounded_;
 };
 
 }  // namespace perigee

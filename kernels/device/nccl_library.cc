@@ -34,6 +34,13 @@ absl::Status Resolve(const SharedLibrary& library, NcclFunctions& functions) {
   if (status.ok()) status = library.Find("ncclGetErrorString", &functions.get_error_string);
   if (status.ok()) status = library.Find("ncclGetUniqueId", &functions.get_unique_id);
   if (status.ok()) status = library.Find("ncclCommInitRank", &functions.comm_init_rank);
+  if (status.ok()) {
+    status = library.Find("ncclCommInitRankConfig", &functions.comm_init_rank_config);
+  }
+  if (status.ok()) {
+    status = library.Find("ncclCommGetAsyncError", &functions.comm_get_async_error);
+  }
+  if (status.ok()) status = library.Find("ncclCommAbort", &functions.comm_abort);
   if (status.ok()) status = library.Find("ncclCommDestroy", &functions.comm_destroy);
   if (status.ok()) status = library.Find("ncclAllReduce", &functions.all_reduce);
   if (status.ok()) status = library.Find("ncclSend", &functions.send);

@@ -110,6 +110,9 @@ class HostDataPath final : public DataPath {
 
 absl::StatusOr<std::unique_ptr<DataPath>> CreateHostDataPath(const DataPathOptions& options,
                                                              const HostBackendOptions& backend) {
+  if (options.transport != Transport::kNvlink) {
+    return absl::InvalidArgumentError("backend host has no transport nccl, expected backend cuda");
+  }
   absl::Status status = CheckDataPathOptions(options, kHostGranularityBytes);
   if (!status.ok()) return status;
   HostRank rank{MakeRankShape(options), nullptr, nullptr};

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/device/copy.h"
 #include "kernels/device/device_info.h"
 #include "kernels/host/host_backend.h"
+#include "tests/contract/local_exchange.h"
+#include "tests/contract/staged_host_backend.h"
 #include "tests/contract/tuned_backend.h"
 
 namespace perigee {
@@ -33,15 +37,41 @@ int CudaGroups() { return FromEnvironment("PERIGEE_RANDOM_GROUPS", 1000); }
 // Devices that ranks are put on in turn.
 int32_t DevicesAskedFor() { return FromEnvironment("PERIGEE_DEVICES", 1); }
 
-std::unique_ptr<Backend> CreateCuda(int32_t device) {
+CudaBackendOptions CudaOptions(int32_t device) {
   CudaBackendOptions options;
   options.device = device;
   options.sms_per_buffer = 4;
   options.sm_budget = 1 << 20;  // ranks of one process that share a GPU
+  return options;
+}
+
+std::unique_ptr<Backend> CreateCudaWith(const CudaBackendOptions& options) {
   absl::StatusOr<std::unique_ptr<Backend>> backend = CreateCudaBackend(options);
   if (!backend.ok()) ADD_FAILURE() << backend.status();
   PERIGEE_CHECK(backend.ok());
   return *std::move(backend);
+}
+
+std::unique_ptr<Backend> CreateCuda(int32_t device) { return CreateCudaWith(CudaOptions(device)); }
+
+// Staged data paths whose ranks may share a device.
+std::unique_ptr<Backend> CreateStagedCuda(int32_t device) {
+  CudaBackendOptions options = CudaOptions(device);
+  ExchangeFactory local;
+  local.new_rendezvous = NewLocalRendezvous;
+  local.create = [device](const DataPathOptions& path, std::function<absl::Status()> settle) {
+    LocalCopies copies;
+    copies.read = [device](absl::Span<std::byte> to, const std::byte* from) {
+      return CopyFromDevice(device, to, from);
+    };
+    copies.write = [device](std::byte* to, absl::Span<const std::byte> from) {
+      return CopyToDevice(device, to, from);
+    };
+    copies.settle = std::move(settle);
+    return MakeLocalExchange(path.rendezvous, path.rank.value, std::move(copies));
+  };
+  options.exchange = std::make_shared<const ExchangeFactory>(std::move(local));
+  return CreateCudaWith(options);
 }
 
 // As where workers share a GPU: what stays in a rank has no more SMs than what reaches peers.
@@ -82,7 +112,9 @@ std::vector<ContractCase> CudaCases(int32_t queues) {
             {"cuda_equal_sms", CreateCudaWithEqualSms, true, queues, CudaGroups() / 2},
             {"cuda_all_beside", CreateCudaWithAllBeside, true, queues, CudaGroups() / 2},
             {"cuda_nothing_beside", CreateCudaWithNothingBeside, true, queues, CudaGroups() / 4},
-            {"cuda_plain_launches", CreateCudaWithPlainLaunches, true, queues, CudaGroups() / 4}};
+            {"cuda_plain_launches", CreateCudaWithPlainLaunches, true, queues, CudaGroups() / 4},
+            {"cuda_staged", CreateStagedCuda, true, std::min(queues, kMostOwnMappings),
+             CudaGroups() / 4, 1, Transport::kNccl}};
   }
   const std::string name = absl::StrCat("cuda_", devices, "_devices");
   const int32_t most = std::min(queues, kMostOwnMappings);
@@ -100,6 +132,8 @@ std::vector<ContractCase> ContractCases() {
   std::vector<ContractCase> cases = {
       {"host_own_mappings", host, true, 128, kHostGroups},
       {"host_one_mapping", host, false, 128, kHostGroups},
+      {"host_staged", [](int32_t) { return MakeStagedHostBackend(); }, true, 16, kHostGroups / 2, 1,
+       Transport::kNccl},
   };
   // Before the device is first used: each rank's stream needs a hardware queue of its own, or a
   // kernel that waits for a rank stands before that rank's in the same queue.
@@ -112,6 +146,23 @@ std::vector<ContractCase> ContractCases() {
   return cases;
 }
 
+std::vector<TransportCase> TransportCases() {
+  const auto host = [](int32_t) { return CreateHostBackend(); };
+  const auto staged_host = [](int32_t) { return MakeStagedHostBackend(); };
+  std::vector<TransportCase> cases = {{"host_staged", host, staged_host, 16, kHostGroups / 2}};
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
+  const int32_t devices = DevicesAskedFor();
+  const auto present = static_cast<int32_t>(QueryCudaDevices().devices.size());
+  if (devices == 1 && present >= 1) {
+    cases.push_back({"cuda_staged", CreateCuda, CreateStagedCuda, 16, CudaGroups() / 10});
+  }
+  if (devices > 1 && devices <= present) {
+    // A communicator takes a good part of a second to make.
+    cases.push_back({"cuda_nccl", CreateCuda, CreateCuda, devices, CudaGroups() / 40, devices});
+  }
+  return cases;
+}
+
 ContractTest::ContractTest() {
   for (int32_t device = 0; device < GetParam().devices; ++device) {
     queueing_.push_back(GetParam().create(device));
@@ -119,10 +170,10 @@ ContractTest::ContractTest() {
   }
 }
 
-RankBackends ContractTest::InTurn(const Owned& backends) {
+RankBackends ContractTest::InTurn(const Owned& backends, Transport transport) {
   std::vector<Backend*> in_turn;
   for (const auto& backend : backends) in_turn.push_back(backend.get());
-  return RankBackends(in_turn);
+  return RankBackends(in_turn, transport);
 }
 
 std::string ContractCaseName(const testing::TestParamInfo<ContractCase>& info) {

@@ -32,6 +32,15 @@ struct ContractCase {
   int random_groups = 300;
   // Rank r has a backend on device r % devices.
   int32_t devices = 1;
+  // Over Transport::kNccl ranks share no words, and experts beyond the slots are refused.
+  Transport transport = Transport::kNvlink;
+
+  bool is_staged() const { return transport == Transport::kNccl; }
+  // Of these numbers of slots, those with which experts run where E/R is `needed`.
+  std::vector<int32_t> SlotsToRun(std::vector<int32_t> slots, int32_t needed) const {
+    if (is_staged()) std::erase_if(slots, [&](int32_t some) { return some < needed; });
+    return slots;
+  }
 };
 
 // Those of this machine. A new backend is added here, and every test of the suite runs on it. Where
@@ -39,18 +48,31 @@ struct ContractCase {
 // than 1, puts the ranks on N CUDA devices in turn; where there are fewer, that test fails.
 std::vector<ContractCase> ContractCases();
 
+// Two backends for one group of ranks: over Transport::kNvlink, and over Transport::kNccl.
+struct TransportCase {
+  std::string name;
+  std::function<std::unique_ptr<Backend>(int32_t device)> create;
+  std::function<std::unique_ptr<Backend>(int32_t device)> create_staged;
+  int32_t max_ranks = 16;
+  int random_groups = 50;
+  int32_t devices = 1;
+};
+// Those of this machine. NCCL itself has no two ranks on one device: it takes part where
+// PERIGEE_DEVICES says that there are several.
+std::vector<TransportCase> TransportCases();
+
 class ContractTest : public testing::TestWithParam<ContractCase> {
  protected:
   ContractTest();
   // Operations have ended when their calls return.
-  RankBackends backends() const { return InTurn(settled_); }
+  RankBackends backends() const { return InTurn(settled_, GetParam().transport); }
   Backend& backend(int32_t rank) const { return *settled_[rank % settled_.size()]; }
   // As they are: operations may still run when their calls return.
-  RankBackends queueing_backends() const { return InTurn(queueing_); }
+  RankBackends queueing_backends() const { return InTurn(queueing_, GetParam().transport); }
 
  private:
   using Owned = std::vector<std::unique_ptr<Backend>>;  // by device
-  static RankBackends InTurn(const Owned& backends);
+  static RankBackends InTurn(const Owned& backends, Transport transport);
 
   Owned queueing_;
   Owned settled_;

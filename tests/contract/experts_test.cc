@@ -182,7 +182,7 @@ TEST_P(ExpertsContractTest, UnusedSlotsKeepWhatTheyHold) {
 }
 
 TEST_P(ExpertsContractTest, RunsExpertsFromSlotsHomesAndInPlaceOfPeers) {
-  for (int32_t slots : {0, 1, 2, 5}) {
+  for (int32_t slots : GetParam().SlotsToRun({0, 1, 2, 5}, 2)) {
     for (const bool weighted : {true, false}) {
       SCOPED_TRACE(testing::Message() << slots << " slots, weighted " << weighted);
       Start(slots);

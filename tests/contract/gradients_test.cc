@@ -333,6 +333,7 @@ bool GradientsContractTest::IsAtExit(int32_t rank, Sequence sequence) {
 }
 
 TEST_P(GradientsContractTest, AnAbortInTheMiddleMarksTheSums) {
+  if (GetParam().is_staged()) GTEST_SKIP() << "ranks share no words by which a test could speak";
   const WeightsShape shape = {24, 40};
   StartSkewed(1, shape);
   const AllValues before = RandomValues();

@@ -158,7 +158,7 @@ class LayerContractTest : public ContractTest {
 };
 
 TEST_P(LayerContractTest, AgreesWithTheFileAndWithTheRules) {
-  for (int32_t slots : {8, 3}) {
+  for (int32_t slots : GetParam().SlotsToRun({8, 3}, 8)) {
     SCOPED_TRACE(testing::Message() << slots << " slots");
     const Layer layer = ReadLayer(slots);
     ASSERT_FALSE(HasFailure());

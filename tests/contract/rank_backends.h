@@ -18,12 +18,15 @@ class RankBackends {
   // All ranks have this one. NOLINTNEXTLINE(google-explicit-constructor)
   RankBackends(Backend& all) : in_turn_({&all}) {}
   // Rank r has the one at r % size; at least one.
-  explicit RankBackends(std::vector<Backend*> in_turn) : in_turn_(std::move(in_turn)) {}
+  RankBackends(std::vector<Backend*> in_turn, Transport transport)
+      : in_turn_(std::move(in_turn)), transport_(transport) {}
 
   Backend& of(int32_t rank) const { return *in_turn_[rank % in_turn_.size()]; }
+  Transport transport() const { return transport_; }
 
  private:
   std::vector<Backend*> in_turn_;
+  Transport transport_ = Transport::kNvlink;
 };
 
 // A mapping by `backend` of what another rank has allocated, by descriptor, as between processes. A

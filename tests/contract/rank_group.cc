@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -59,6 +60,13 @@ RankGroup::RankGroup(const RankBackends& backends, const RankGroupOptions& optio
 }
 
 void RankGroup::MapShards() {
+  std::string rendezvous;
+  if (backends_.transport() == Transport::kNccl) {
+    absl::StatusOr<std::string> made = backend(0).NewRendezvous();
+    if (!made.ok()) ADD_FAILURE() << made.status();
+    PERIGEE_CHECK(made.ok());
+    rendezvous = *std::move(made);
+  }
   for (int32_t rank = 0; rank < ranks(); ++rank) {
     DataPathOptions path;
     path.geometry = options_.geometry;
@@ -66,7 +74,10 @@ void RankGroup::MapShards() {
     path.rank = RankId(rank);
     path.buffer = BufferId(3);
     path.generation = Generation(7);
+    path.transport = backends_.transport();
+    path.rendezvous = rendezvous;
     path.operation_timeout = options_.operation_timeout;
+    path.warmup_timeout = options_.warmup_timeout;
     path.threads = options_.threads;
     path.intermediate = options_.intermediate;
     for (int32_t peer = 0; peer < ranks(); ++peer) {

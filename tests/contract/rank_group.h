@@ -22,6 +22,7 @@ struct RankGroupOptions {
   bool own_mappings = true;
   // Long enough for a loaded machine: no test waits for it to pass.
   absl::Duration operation_timeout = absl::Seconds(120);
+  absl::Duration warmup_timeout = absl::ZeroDuration();  // of the first operation; zero: the same
   int threads = 1;
   int32_t intermediate = 0;  // H', where a test computes while other ranks wait
 };

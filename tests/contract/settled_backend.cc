@@ -90,6 +90,7 @@ class SettledBackend final : public Backend {
     if (!path.ok()) return path;
     return std::make_unique<SettledDataPath>(*std::move(path));
   }
+  absl::StatusOr<std::string> NewRendezvous() override { return backend_.NewRendezvous(); }
 
  private:
   Backend& backend_;

@@ -1,5 +1,6 @@
 #include "tests/contract/tuned_backend.h"
 
+#include <string>
 #include <utility>
 
 namespace perigee {
@@ -34,6 +35,7 @@ class TunedBackend final : public Backend {
     tuning_(tuned);
     return backend_->CreateDataPath(tuned);
   }
+  absl::StatusOr<std::string> NewRendezvous() override { return backend_->NewRendezvous(); }
 
  private:
   const std::unique_ptr<Backend> backend_;

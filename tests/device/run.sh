@@ -69,7 +69,7 @@ run_device() {
 
 run_contract() {
   local test
-  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer; do
+  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }

@@ -83,9 +83,12 @@ run_topology() {
 run_contract() {
   local test
   export PERIGEE_RANDOM_GROUPS=${PERIGEE_RANDOM_GROUPS:-300}
-  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer; do
+  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank \
+    refusals layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
+  check "contract transport nccl, $gpus GPUs" 200 .device/tests/transport_test \
+    '--gtest_filter=*cuda*:*Cuda*:*Nccl*'
   unset PERIGEE_RANDOM_GROUPS
 }
 
