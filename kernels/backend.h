@@ -236,6 +236,18 @@ class DataPath {
   // and tags them. Slots that the plan leaves unused keep what they hold.
   virtual absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
                                        const ExpertWeights& weights) = 0;
+  // Collective. The same where the copies may go on beside the operations called after it, up to
+  // the next Join or Synchronize: none of these may use the slots. The weights of a home may be
+  // replaced when all ranks have passed an operation that comes after the Join. A home that held
+  // others is told by the Join.
+  virtual absl::Status PrefetchWeightsBeside(Sequence sequence, const PlanPtr& plan,
+                                             const ExpertWeights& weights) {
+    return PrefetchWeights(sequence, plan, weights);
+  }
+  // Local. Operations called after it wait for the copies of the last PrefetchWeightsBeside. Where
+  // queues() is true it is one of the operations that are counted and timed; nothing, and not
+  // counted, where no copies run beside.
+  virtual absl::Status Join() { return absl::OkStatus(); }
   // Local. Grouped SwiGLU over the plan's groups; remote experts beyond B read their home's weights
   // in place. FAILED_PRECONDITION when a slot's tag is not {layer, expert, version} of this plan.
   virtual absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,

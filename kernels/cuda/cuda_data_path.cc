@@ -48,6 +48,14 @@ class CudaDataPath final : public DataPath {
                                const ExpertWeights& weights) override {
     return Timed([&] { return QueuePrefetchWeights(rank_, sequence, plan, weights); });
   }
+  absl::Status PrefetchWeightsBeside(Sequence sequence, const PlanPtr& plan,
+                                     const ExpertWeights& weights) override {
+    return Timed([&] { return QueuePrefetchBeside(rank_, sequence, plan, weights); });
+  }
+  absl::Status Join() override {
+    if (!rank_.beside) return absl::OkStatus();
+    return Timed([&] { return QueueJoin(rank_); });
+  }
   absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
                           const RunExpertsInput& input) override {
     return Timed([&] { return QueueRunExperts(rank_, plan, weights, input); });

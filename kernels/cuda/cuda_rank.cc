@@ -172,6 +172,11 @@ absl::Status QueueExit(CudaRank& rank) {
   return LaunchStatus(rank, LaunchExitBarrier(rank.target(), rank.view, mark), "exit barrier");
 }
 
+absl::Status WaitForBeside(CudaRank& rank) {
+  if (!rank.beside) return absl::OkStatus();
+  return rank.lane.end->MakeWait((*rank.stream)->get());
+}
+
 absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank) {
   std::unique_ptr<Event> event;
   if (!rank.spare_events.empty()) {

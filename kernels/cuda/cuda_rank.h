@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/launch.h"
@@ -49,6 +50,20 @@ struct QueuedMark {
   size_t operations = 0;  // that are queued before it
 };
 
+// A prefetch whose copies run beside what is queued after it.
+struct PrefetchBeside {
+  Sequence sequence;
+  std::shared_ptr<const CudaPlan> plan;  // which the copies read: its memory is not used again
+  WantedWeights weights;
+};
+
+// Where such copies run, and the marks by which the rank's own stream and they wait for each other.
+struct LaneBeside {
+  std::unique_ptr<PooledStream> stream;
+  std::unique_ptr<Event> begin;  // in the rank's stream
+  std::unique_ptr<Event> end;    // in this one
+};
+
 // Freed in reverse order: kernels are at an end by then (the data path's destructor waits).
 struct CudaRank : RankShape {
   int device = 0;
@@ -61,6 +76,8 @@ struct CudaRank : RankShape {
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;
   std::unique_ptr<PooledStream> stream;
+  LaneBeside lane;                                      // null before the first copies beside
+  absl::optional<PrefetchBeside> beside;                // not joined yet
   std::unique_ptr<PrivateDeviceMemory> expert_scratch;  // grows with the largest H' seen
   std::shared_ptr<PlanPool> plans;
   std::unique_ptr<Progress> progress;
@@ -99,6 +116,9 @@ absl::Status QueueEntry(CudaRank& rank, const OperationDescriptor& descriptor, u
 absl::Status QueueExit(CudaRank& rank);
 // The mark of the operation begun, before it is noted as queued.
 OperationMark MarkOf(const CudaRank& rank, Operation operation);
+
+// Makes the rank's stream wait for what runs beside it.
+absl::Status WaitForBeside(CudaRank& rank);
 
 // A mark in the rank's stream, with timing.
 absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank);

@@ -16,6 +16,11 @@ absl::Status QueueDispatchWithPlan(CudaRank& rank, Sequence sequence, const Plan
                                    const DispatchInput& input, const DispatchOutput& output);
 absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                                   const ExpertWeights& weights);
+// The copies run on a stream of their own, up to the join.
+absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
+                                 const ExpertWeights& weights);
+// Where something runs beside.
+absl::Status QueueJoin(CudaRank& rank);
 absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& plan, const ExpertWeights& weights,
                              const RunExpertsInput& input);
 absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& plan,

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda/expert_scratch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/prefetch_launch.h"
@@ -21,14 +23,15 @@ WeightsView ViewOf(const CudaRank& rank, const ExpertWeights& weights) {
   return view;
 }
 
-}  // namespace
-
-absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
-                                  const ExpertWeights& weights) {
+// Up to its entry barrier; the plan that it is by.
+absl::StatusOr<std::shared_ptr<const CudaPlan>> QueuePrefetchEntry(CudaRank& rank,
+                                                                   Sequence sequence,
+                                                                   const PlanPtr& handle,
+                                                                   const ExpertWeights& weights) {
   absl::Status status = BeginCollective(rank, sequence, Operation::kPrefetchWeights);
   if (!status.ok()) return status;
-  const auto plan = CudaPlanOf(rank, handle);
-  if (!plan.ok()) return plan.status();
+  auto plan = CudaPlanOf(rank, handle);
+  if (!plan.ok()) return plan;
   if (status = CheckWeights(rank, weights); !status.ok()) return status;
 
   OperationDescriptor descriptor = rank.Descriptor(Operation::kPrefetchWeights);
@@ -36,18 +39,91 @@ absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanP
   descriptor.intermediate = weights.shape.intermediate;
   descriptor.layer = weights.layer;
   descriptor.weights_version = weights.version;
-  const OperationMark mark = MarkOf(rank, Operation::kPrefetchWeights);
-  QueuedOperation queued{.mark = mark, .weights = {weights.layer, weights.version}};
-  // Orders: the loading of every home block before the reads of it below.
+  QueuedOperation queued{.mark = MarkOf(rank, Operation::kPrefetchWeights),
+                         .weights = {weights.layer, weights.version}};
+  // Orders: the loading of every home block before the reads of it that follow.
   if (status = QueueEntry(rank, descriptor, 0, std::move(queued)); !status.ok()) return status;
-  const PlanView& view = (*plan)->view();
-  int error =
-      LaunchFillSlots(rank.target(), rank.view, view, ViewOf(rank, weights), rank.slot_is_good);
+  return plan;
+}
+
+absl::Status QueueStaleSlot(CudaRank& rank, const CudaPlan& plan) {
+  const int error =
+      LaunchReportStaleSlot(rank.target(), rank.view, rank.queued.back().mark, plan.view());
+  return LaunchStatus(rank, error, "prefetch");
+}
+
+absl::Status MakeLane(CudaRank& rank) {
+  auto stream = PooledStream::Take(rank.device, StreamPriority::kNormal);
+  if (!stream.ok()) return stream.status();
+  auto begin = Event::Create(rank.device);
+  if (!begin.ok()) return begin.status();
+  auto end = Event::Create(rank.device);
+  if (!end.ok()) return end.status();
+  rank.lane = {*std::move(stream), *std::move(begin), *std::move(end)};
+  return absl::OkStatus();
+}
+
+// Behind what the rank's stream holds now.
+absl::Status FillSlotsBeside(CudaRank& rank, const CudaPlan& plan, const ExpertWeights& weights) {
+  LaunchTarget target = rank.target();
+  absl::Status status = rank.lane.begin->Record(target.stream);
+  target.stream = (*rank.lane.stream)->get();
+  if (status.ok()) status = rank.lane.begin->MakeWait(target.stream);
+  if (!status.ok()) return status;
+  const int error =
+      LaunchFillSlots(target, rank.view, plan.view(), ViewOf(rank, weights), rank.slot_is_good);
+  if (status = LaunchStatus(rank, error, "prefetch"); !status.ok()) return status;
+  return rank.lane.end->Record(target.stream);
+}
+
+}  // namespace
+
+absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
+                                  const ExpertWeights& weights) {
+  const auto plan = QueuePrefetchEntry(rank, sequence, handle, weights);
+  if (!plan.ok()) return plan.status();
+  // Copies that run beside are of the same slots.
+  absl::Status status = WaitForBeside(rank);
+  if (!status.ok()) return status;
+  const int error = LaunchFillSlots(rank.target(), rank.view, (*plan)->view(),
+                                    ViewOf(rank, weights), rank.slot_is_good);
   if (status = LaunchStatus(rank, error, "prefetch"); !status.ok()) return status;
   // Orders: the reads above before any home block is loaded anew.
   if (status = QueueExit(rank); !status.ok()) return status;
-  error = LaunchReportStaleSlot(rank.target(), rank.view, mark, view);
-  return LaunchStatus(rank, error, "prefetch");
+  return QueueStaleSlot(rank, **plan);
+}
+
+absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
+                                 const ExpertWeights& weights) {
+  if (rank.beside) {
+    return absl::InvalidArgumentError(absl::StrCat("the prefetch of sequence ",
+                                                   rank.beside->sequence.value,
+                                                   " runs beside, expected a join before another"));
+  }
+  if (rank.lane.stream == nullptr) {
+    if (absl::Status status = MakeLane(rank); !status.ok()) return status;
+  }
+  auto plan = QueuePrefetchEntry(rank, sequence, handle, weights);
+  if (!plan.ok()) return plan.status();
+  absl::Status status = FillSlotsBeside(rank, **plan, weights);
+  if (!status.ok()) {
+    rank.progress->Abort(-1, std::string(status.message()));
+    return status;
+  }
+  rank.beside = PrefetchBeside{sequence, *std::move(plan), {weights.layer, weights.version}};
+  // Orders nothing of the copies: what is entered behind the join does.
+  return QueueExit(rank);
+}
+
+absl::Status QueueJoin(CudaRank& rank) {
+  absl::Status status = rank.progress->BeginLocal(Operation::kPrefetchWeights);
+  if (!status.ok()) return status;
+  if (status = WaitForBeside(rank); !status.ok()) return status;
+  const PrefetchBeside beside = *std::exchange(rank.beside, absl::nullopt);
+  OperationMark mark = MarkOf(rank, Operation::kPrefetchWeights);
+  mark.sequence = beside.sequence.value;
+  rank.queued.push_back({.mark = mark, .live_before = rank.live, .weights = beside.weights});
+  return QueueStaleSlot(rank, *beside.plan);
 }
 
 absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const ExpertWeights& weights,

@@ -204,6 +204,10 @@ bool HasFailed(const CudaRank& rank) {
 }  // namespace
 
 absl::Status WaitForStream(CudaRank& rank) {
+  if (absl::Status status = WaitForBeside(rank); !status.ok()) {
+    rank.progress->Abort(-1, std::string(status.message()));
+    return status;
+  }
   const absl::Duration limit =
       rank.progress->options().operation_timeout * static_cast<int64_t>(rank.queued.size() + 1) +
       rank.progress->options().warmup_timeout + kComputeLimit;
@@ -229,7 +233,9 @@ absl::Status WaitForStream(CudaRank& rank) {
 absl::Status Settle(CudaRank& rank) {
   rank.durations.clear();
   rank.operations_ended = 0;
-  if (absl::Status status = WaitForStream(rank); !status.ok()) {
+  const absl::Status waited = WaitForStream(rank);
+  rank.beside.reset();
+  if (absl::Status status = waited; !status.ok()) {
     // Recorded, so that the generation ends; the code says what became of the device. What is
     // queued stays noted: after a timeout the device may still use its events.
     const absl::Status aborted = rank.progress->Aborted();

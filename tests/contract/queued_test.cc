@@ -100,6 +100,98 @@ TEST_P(QueuedContractTest, QueuedStepsGiveTheBitsOfSettledOnes) {
   EXPECT_EQ(RunSteps(queueing_backends()), settled);
 }
 
+// Two rounds of a dispatch, a prefetch and a dispatch by the saved plan, the first two of which may
+// run beside each other, then experts and combine.
+TEST_P(QueuedContractTest, APrefetchBesideADispatchGivesTheBitsOfOneInItsTurn) {
+  std::vector<std::vector<std::vector<BFloat16>>> outputs;
+  for (const bool beside : {false, true}) {
+    RankGroup group(queueing_backends(), Options());
+    ExpertStore store(queueing_backends(), geometry_, kShape, GetParam().own_mappings);
+    store.Load(0, 1, experts_);
+    std::vector<Sequence> sequences;
+    for (int i = 0; i < 8; ++i) sequences.push_back(group.NextSequence());
+    outputs.emplace_back(geometry_.ranks);
+    ExpectOk(group.OnAll([&](int32_t rank) {
+      DataPath& path = group.path(rank);
+      const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+      const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
+      const DispatchInput in = {hidden.data(), topk_experts.data(), nullptr, kTokens};
+      const ExpertWeights weights = store.WeightsOf(rank, 0, 1);
+      absl::Status status;
+      for (size_t round = 0; round < sequences.size() && status.ok(); round += 4) {
+        const absl::StatusOr<PlanPtr> plan = path.Dispatch(sequences[round], in, {});
+        if (!plan.ok()) return plan.status();
+        const Sequence prefetch = sequences[round + 1];
+        status = beside ? path.PrefetchWeightsBeside(prefetch, *plan, weights)
+                        : path.PrefetchWeights(prefetch, *plan, weights);
+        if (status.ok()) status = path.DispatchWithPlan(sequences[round + 2], *plan, in, {});
+        if (status.ok() && beside) status = path.Join();
+        if (status.ok()) {
+          status = path.RunExperts(*plan, weights, {path.rows(), nullptr, path.rows()});
+        }
+        if (!status.ok()) return status;
+        status = path.Combine(sequences[round + 3], *plan, {path.rows(), nullptr},
+                              {hidden.data(), nullptr});
+      }
+      if (status.ok()) status = path.Synchronize();
+      if (status.ok() && path.queues()) {
+        EXPECT_EQ(path.operations_ended(), beside ? 12u : 10u) << "a join is counted";
+      }
+      outputs.back()[rank] = hidden.Get();
+      return status;
+    }));
+  }
+  EXPECT_NE(outputs[0][0], inputs_[0].hidden);
+  EXPECT_EQ(outputs[0], outputs[1]);
+}
+
+TEST_P(QueuedContractTest, AHomeThatHeldOthersIsToldByTheJoinAndWhatRanBesideCounts) {
+  RankGroup group(queueing_backends(), Options());
+  ExpertStore store(queueing_backends(), geometry_, kShape, GetParam().own_mappings);
+  store.Load(0, 1, experts_);
+  // All routes go to the experts of rank 0, so that the others have these in their slots.
+  const int32_t experts_per_rank = geometry_.experts / geometry_.ranks;
+  for (RankInput& rank : inputs_) {
+    for (int32_t& expert : rank.topk_experts)
+      expert = expert < 0 ? expert : expert % experts_per_rank;
+  }
+  store.SetHeader(0, 0, 2);
+  const Sequence dispatch = group.NextSequence();
+  const Sequence prefetch = group.NextSequence();
+  const Sequence again = group.NextSequence();
+  const std::vector<absl::Status> statuses = group.OnAll([&](int32_t rank) {
+    DataPath& path = group.path(rank);
+    const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
+    const DeviceArray<int32_t> topk_experts(backend(rank), inputs_[rank].topk_experts);
+    const DispatchInput in = {hidden.data(), topk_experts.data(), nullptr, kTokens};
+    const absl::StatusOr<PlanPtr> plan = path.Dispatch(dispatch, in, {});
+    if (!plan.ok()) return plan.status();
+    absl::Status stale = path.PrefetchWeightsBeside(prefetch, *plan, store.WeightsOf(rank, 0, 1));
+    absl::Status status = path.DispatchWithPlan(again, *plan, in, {});
+    if (!status.ok()) return status;
+    if (stale.ok()) stale = path.Join();
+    if (stale.ok()) stale = path.Synchronize();
+    if (path.queues()) {
+      EXPECT_EQ(path.operations_ended(), rank == 0 ? 4u : 3u);
+    }
+    EXPECT_TRUE(path.ReadPlan(*plan).ok()) << "of a dispatch before it";
+    return stale;
+  });
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0];
+  for (int32_t rank = 1; rank < geometry_.ranks; ++rank) {
+    EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kFailedPrecondition) << statuses[rank];
+    EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("rank 0"));
+    for (int32_t slot = 0; slot < geometry_.slots; ++slot) {
+      EXPECT_EQ(store.tag(rank, slot).version, 0u) << "rank " << rank << " slot " << slot;
+    }
+  }
+  const Sequence next = group.NextSequence();
+  ExpectOk(group.OnAll([&](int32_t rank) {
+    absl::Status status = group.path(rank).Barrier(next);
+    return status.ok() ? group.path(rank).Synchronize() : status;
+  }));
+}
+
 TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
   RankGroup group(queueing_backends(), Options());
   const int32_t bad_rank = geometry_.ranks - 1;

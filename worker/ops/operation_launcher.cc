@@ -35,12 +35,13 @@ absl::Status OperationLauncher::TakeOutputs(const v1::Program& program, uint64_t
   return absl::OkStatus();
 }
 
-Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequence sequence) {
+Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequence sequence,
+                                  bool beside) {
   switch (operation.operation_case()) {
     case v1::ProgramOperation::kDispatch:
       return Dispatch(operation.dispatch(), sequence);
     case v1::ProgramOperation::kPrefetchWeights:
-      return Prefetch(operation.prefetch_weights(), sequence);
+      return Prefetch(operation.prefetch_weights(), sequence, beside);
     case v1::ProgramOperation::kRunExperts:
       return RunExperts(operation.run_experts());
     case v1::ProgramOperation::kCombine:
@@ -135,10 +136,11 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
 }
 
 Failure OperationLauncher::Prefetch(const v1::PrefetchWeightsOperation& operation,
-                                    Sequence sequence) {
+                                    Sequence sequence, bool beside) {
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
-  return operations_.Prefetch(sequence, *plan, operation.layer(), operation.weights_version());
+  return operations_.Prefetch(sequence, *plan, operation.layer(), operation.weights_version(),
+                              beside);
 }
 
 Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) {

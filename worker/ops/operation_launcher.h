@@ -27,8 +27,10 @@ class OperationLauncher {
 
   // Where the data path queues, returns before the operation has ended; else a failure without a
   // record is a refusal: nothing was touched, and no other rank knows of it yet. `sequence` is 0
-  // for local operations.
-  Failure Launch(const v1::ProgramOperation& operation, Sequence sequence);
+  // for local operations. beside: of a prefetch_weights that what is launched up to the next Join
+  // does not wait for.
+  Failure Launch(const v1::ProgramOperation& operation, Sequence sequence, bool beside = false);
+  Failure Join() { return operations_.Join(); }
   // Takes this rank's part in an operation that it does not launch. OK when all have been told.
   Failure Decline(const v1::ProgramOperation& operation, Sequence sequence);
 
@@ -47,7 +49,7 @@ class OperationLauncher {
   };
 
   Failure Dispatch(const v1::DispatchOperation& operation, Sequence sequence);
-  Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence);
+  Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence, bool beside);
   Failure RunExperts(const v1::RunExpertsOperation& operation);
   Failure Combine(const v1::CombineOperation& operation, Sequence sequence);
   Failure ReduceGradients(const v1::ReduceGradientsOperation& operation, Sequence sequence);

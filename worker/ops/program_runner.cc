@@ -56,8 +56,10 @@ void ProgramRunner::RunIterations(int32_t count) {
     MarkTime();
     const absl::Duration begin = clock_.Monotonic();
     for (int index = 0; index < order_.program.operations_size(); ++index) {
+      if (beside_ && waits_.Waits(index, *beside_)) Join();
       if (!Step(index)) return;
     }
+    if (beside_) Join();
     if (by_clock && !failure_) {
       iteration_ns_.push_back(absl::ToInt64Nanoseconds(clock_.Monotonic() - begin));
     }
@@ -87,6 +89,9 @@ absl::Status ProgramRunner::Prepare() {
                           ", sequence ", site_.objects.last_sequence().value, " is used already")),
                       kReasonOutOfStep);
   }
+  absl::StatusOr<ProgramWaits> waits = ProgramWaits::Create(order_.program);
+  if (!waits.ok()) return waits.status();
+  waits_ = *std::move(waits);
   for (int index = 0; index < order_.program.operations_size(); ++index) {
     v1::OperationTiming& timing = timings_.emplace_back();
     timing.set_operation_index(index);
@@ -102,10 +107,12 @@ bool ProgramRunner::Step(int index) {
   const Sequence sequence = collective ? TakeSequence() : Sequence();
   if (failure_) return DeclineAt(operation, sequence);
   const absl::Duration begin = clock_.Monotonic();
-  Failure failure = launcher_.Launch(operation, sequence);
+  const bool beside = RunsBeside(index);
+  Failure failure = launcher_.Launch(operation, sequence, beside);
   if (failure.status.ok()) {
     if (site_.data_path.queues()) {
-      running_.push_back({index, collective});
+      running_.push_back({index, collective, beside ? Running::kBegin : Running::kAll});
+      if (beside) beside_ = index;
     } else {
       if (!order_.program.time_iterations()) Measure(index, clock_.Monotonic() - begin);
       Count(index);
@@ -121,6 +128,25 @@ bool ProgramRunner::Step(int index) {
   return false;
 }
 
+// Where nothing queues, the copies have ended with the call.
+bool ProgramRunner::RunsBeside(int index) const {
+  if (!site_.data_path.queues() || !order_.program.operations(index).has_prefetch_weights()) {
+    return false;
+  }
+  return index + 1 < order_.program.operations_size() && !waits_.Waits(index + 1, index);
+}
+
+void ProgramRunner::Join() {
+  const int index = *std::exchange(beside_, absl::nullopt);
+  if (failure_) return;
+  Failure failure = launcher_.Join();
+  if (failure.status.ok()) {
+    running_.push_back({index, /*collective=*/false, Running::kEnd});
+  } else {
+    failure_ = std::move(failure);
+  }
+}
+
 void ProgramRunner::Settle() {
   if (!site_.data_path.queues()) return;
   const std::vector<Running> running = std::exchange(running_, {});
@@ -131,8 +157,15 @@ void ProgramRunner::Settle() {
   for (size_t i = 0; iterations && i < durations.size(); ++i) {
     iteration_ns_.push_back(absl::ToInt64Nanoseconds(durations[i]));
   }
+  absl::Duration begun;
   for (size_t i = 0; i < ended; ++i) {
-    if (!iterations && i < durations.size()) Measure(running[i].index, durations[i]);
+    const bool measured = !iterations && i < durations.size();
+    if (running[i].part == Running::kBegin) {
+      if (measured) begun = durations[i];
+      continue;
+    }
+    const absl::Duration before = running[i].part == Running::kEnd ? begun : absl::ZeroDuration();
+    if (measured) Measure(running[i].index, before + durations[i]);
     Count(running[i].index);
   }
   if (failure.status.ok()) return;

@@ -8,6 +8,7 @@
 //    collective operation of the program; if there is none, it just reports.
 //    Where operations queue, the rest of what is queued at a time is declined, in both cases: the
 //    others have queued it.
+//    So it is with what a prefetch that ran beside others has found, told where they wait for it.
 //  - an operation was left early: the program ends here; the record says whether all did.
 #ifndef PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 #define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
@@ -23,6 +24,7 @@
 #include "worker/ops/error_report.h"
 #include "worker/ops/group_view.h"
 #include "worker/ops/operation_launcher.h"
+#include "worker/ops/program_waits.h"
 
 namespace perigee {
 
@@ -62,6 +64,10 @@ class ProgramRunner {
   void MarkTime();
   // False when the program ends with this operation.
   bool Step(int index);
+  // Whether the copies of a prefetch may run beside what follows it.
+  bool RunsBeside(int index) const;
+  // What is launched from here on waits for the prefetch that runs beside.
+  void Join();
   // Waits for what is still running.
   void Settle();
   // As Step.
@@ -78,6 +84,8 @@ class ProgramRunner {
   struct Running {
     int index = 0;
     bool collective = false;
+    // Of an operation, or of a prefetch that runs beside others: up to these, and its Join.
+    enum { kAll, kBegin, kEnd } part = kAll;
   };
   // How many iterations are launched before this rank waits for them.
   int32_t IterationsAtATime() const;
@@ -88,6 +96,8 @@ class ProgramRunner {
   const Clock& clock_;
   const ProgramEvents& events_;
   OperationLauncher launcher_;
+  ProgramWaits waits_;
+  absl::optional<int> beside_;  // the prefetch whose copies run beside, not joined yet
   Sequence next_sequence_;
   absl::optional<Failure> failure_;
   bool others_know_ = false;  // of the failure, by a collective operation

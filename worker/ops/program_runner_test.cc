@@ -33,6 +33,20 @@ TEST_F(ProgramRunnerTest, RunsAWholeLayerInOrder) {
   EXPECT_EQ(reinterpret_cast<BFloat16*>(output->data())->bits, 0x3f80);
 }
 
+TEST_F(ProgramRunnerTest, WithoutAQueueOperationsRunInTheOrderOfTheList) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kDispatch, R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
+                                waits_for: 0 } operations { barrier {} } ordered_by_waits: true)"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "prefetch_weights 2", "barrier 3"));
+}
+
+TEST_F(ProgramRunnerTest, OperationsThatShouldWaitForEachOtherLaunchNothing) {
+  const ProgramOutcome outcome = Run(absl::StrCat(kDispatch, kCombine, "ordered_by_waits: true"));
+  EXPECT_EQ(outcome.status.reason(), "INVALID_PROGRAM");
+  EXPECT_TRUE(path_->calls().empty());
+}
+
 TEST_F(ProgramRunnerTest, IterationsGoOnCounting) {
   const ProgramOutcome outcome = Run(Layer() + " iterations: 3");
   EXPECT_EQ(outcome.status.code(), 0);

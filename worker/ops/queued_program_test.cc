@@ -134,5 +134,67 @@ TEST_F(QueuedProgramTest, WaitsAfterSoManyOperations) {
   EXPECT_EQ(path_->settled(), 3);  // 12, 12 and 6 iterations of 4 operations
 }
 
+// What a layer's backward may do: the slots are filled beside a dispatch by a saved plan.
+constexpr char kBackward[] = R"pb(
+  operations { dispatch { hidden: "x" topk_experts: "t" route_weights: "w" plan: "p" } }
+  operations {
+    prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
+    waits_for: 0
+  }
+  operations {
+    dispatch { hidden: "x" saved_plan: "p" }
+    waits_for: 0
+  }
+  operations {
+    run_experts { plan: "p" layer: 1 weights_version: 3 }
+    waits_for: [ 1, 2 ]
+  }
+  ordered_by_waits: true
+)pb";
+
+TEST_F(QueuedProgramTest, APrefetchRunsBesideWhatDoesNotWaitForIt) {
+  const ProgramOutcome outcome = Run(std::string(kBackward) + " iterations: 2");
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_beside 2", "dispatch_with_plan 3", "join 0",
+                          "run_experts 0", "dispatch 4", "prefetch_beside 5",
+                          "dispatch_with_plan 6", "join 0", "run_experts 0"));
+  EXPECT_EQ(outcome.progress.iterations_done(), 2);
+  const v1::OperationTiming& prefetch = outcome.progress.timings(1);
+  EXPECT_EQ(prefetch.count(), 2);
+  EXPECT_EQ(prefetch.min_ns(), 2 * absl::ToInt64Nanoseconds(FakeDataPath::kQueuedDuration))
+      << "of both its parts";
+  EXPECT_EQ(outcome.progress.timings(2).count(), 2);
+}
+
+TEST_F(QueuedProgramTest, APrefetchIsJoinedAtTheIterationsEndAtTheLatest) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kDispatch, R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
+                                waits_for: 0 } operations { barrier {} } ordered_by_waits: true)"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_beside 2", "barrier 3", "join 0"));
+  EXPECT_EQ(outcome.progress.iterations_done(), 1);
+}
+
+TEST_F(QueuedProgramTest, APrefetchThatTheNextOperationWaitsForRunsInItsTurn) {
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kDispatch, R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
+                                waits_for: 0 }
+                   operations { barrier {} waits_for: 1 } ordered_by_waits: true)"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "prefetch_weights 2", "barrier 3"));
+}
+
+TEST_F(QueuedProgramTest, StaleWeightsFoundBesideAreToldByWhatFollowsTheJoin) {
+  Fail("join", Leave(AbortReason::kStaleWeights, Operation::kPrefetchWeights, 2));
+  const ProgramOutcome outcome = Run(absl::StrCat(kBackward, kBarrier));
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(outcome.status.operation_error().sequence(), 2u);
+  EXPECT_EQ(outcome.progress.timings(2).count(), 1) << "what ran beside it has ended well";
+  EXPECT_EQ(outcome.progress.timings(1).count(), 0);
+  EXPECT_EQ(outcome.progress.timings(3).count(), 0);
+}
+
 }  // namespace
 }  // namespace perigee

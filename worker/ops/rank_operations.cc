@@ -51,8 +51,10 @@ ExpertWeights RankOperations::Weights(int32_t layer, uint64_t version) const {
 }
 
 Failure RankOperations::Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer,
-                                 uint64_t version) {
-  return Left(site_.data_path.PrefetchWeights(sequence, plan, Weights(layer, version)));
+                                 uint64_t version, bool beside) {
+  const ExpertWeights weights = Weights(layer, version);
+  return Left(beside ? site_.data_path.PrefetchWeightsBeside(sequence, plan, weights)
+                     : site_.data_path.PrefetchWeights(sequence, plan, weights));
 }
 
 Failure RankOperations::RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version,

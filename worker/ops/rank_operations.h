@@ -40,7 +40,10 @@ class RankOperations {
   // no tokens and so nothing to point at. plan_output: where a plan that is made goes, too.
   Dispatched Dispatch(Sequence sequence, const DispatchInput& input, bool has_weights,
                       PlanPtr saved, const PlanArrays& plan_output = {});
-  Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version);
+  // beside: its copies may go on beside what is launched up to the next Join.
+  Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version,
+                   bool beside = false);
+  Failure Join() { return Left(site_.data_path.Join()); }
   // In place.
   Failure RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version, bool weighted);
   // In place; gathers weights where `output` has a place for them. own_weights: CombineInput's.

@@ -154,6 +154,14 @@ absl::Status FakeDataPath::PrefetchWeights(Sequence sequence, const PlanPtr&,
   return Run("prefetch_weights", sequence);
 }
 
+absl::Status FakeDataPath::PrefetchWeightsBeside(Sequence sequence, const PlanPtr&,
+                                                 const ExpertWeights& weights) {
+  last_weights_ = weights;
+  return Run("prefetch_beside", sequence);
+}
+
+absl::Status FakeDataPath::Join() { return Run("join", Sequence()); }
+
 absl::Status FakeDataPath::RunExperts(const PlanPtr&, const ExpertWeights& weights,
                                       const RunExpertsInput& input) {
   last_weights_ = weights;

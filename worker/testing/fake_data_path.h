@@ -60,6 +60,9 @@ class FakeDataPath final : public DataPath {
                                 const DispatchOutput& output) override;
   absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
                                const ExpertWeights& weights) override;
+  absl::Status PrefetchWeightsBeside(Sequence sequence, const PlanPtr& plan,
+                                     const ExpertWeights& weights) override;
+  absl::Status Join() override;
   absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
                           const RunExpertsInput& input) override;
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,

@@ -1,0 +1,102 @@
+#include "worker/ops/program_waits.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "worker/ops/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+using Kind = v1::ProgramOperation;
+
+// Something that operations share. Inputs are only read, and outputs written once.
+struct Use {
+  std::string what;
+  bool changes = false;
+};
+
+Use ReadsPlan(const std::string& name) { return {absl::StrCat("plan '", name, "'"), false}; }
+Use ChangesRows() { return {"the rows in the shard", true}; }
+
+std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
+  switch (operation.operation_case()) {
+    case Kind::kDispatch: {
+      const v1::DispatchOperation& dispatch = operation.dispatch();
+      const bool plans = dispatch.saved_plan().empty();
+      Use plan = ReadsPlan(plans ? dispatch.plan() : dispatch.saved_plan());
+      plan.changes = plans;
+      return {plan, ChangesRows()};
+    }
+    case Kind::kPrefetchWeights:
+      return {ReadsPlan(operation.prefetch_weights().plan()), {"the slots", true}};
+    case Kind::kRunExperts:
+      return {ReadsPlan(operation.run_experts().plan()), {"the slots", false}, ChangesRows()};
+    case Kind::kCombine:
+      return {ReadsPlan(operation.combine().plan()), ChangesRows()};
+    case Kind::kReduceGradients:
+      return {ReadsPlan(operation.reduce_gradients().plan()), {"the gradients", true}};
+    case Kind::kProbeCopy:
+      return {ChangesRows()};
+    case Kind::kBarrier:
+    case Kind::OPERATION_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+// What both use and one changes; null: nothing.
+const Use* Shared(const std::vector<Use>& some, const std::vector<Use>& others) {
+  for (const Use& one : some) {
+    for (const Use& other : others) {
+      if (one.what == other.what && (one.changes || other.changes)) return &one;
+    }
+  }
+  return nullptr;
+}
+
+std::string Describe(const v1::Program& program, int index) {
+  return absl::StrCat("operation ", index, " (", OperationName(program.operations(index)), ")");
+}
+
+}  // namespace
+
+absl::StatusOr<ProgramWaits> ProgramWaits::Create(const v1::Program& program) {
+  ProgramWaits waits;
+  waits.in_order_ = !program.ordered_by_waits();
+  waits.before_.resize(program.operations_size());
+  for (int index = 0; index < program.operations_size(); ++index) {
+    for (const int32_t earlier : program.operations(index).waits_for()) {
+      if (waits.in_order_) {
+        return InvalidProgram(absl::StrCat(Describe(program, index), " waits for operation ",
+                                           earlier, ", expected ordered_by_waits to be set then"));
+      }
+      if (earlier < 0 || earlier >= index) {
+        return InvalidProgram(absl::StrCat(Describe(program, index), " waits for operation ",
+                                           earlier, ", expected one that comes before it"));
+      }
+      waits.before_[index] |= waits.before_[earlier];
+      waits.before_[index].set(earlier);
+    }
+  }
+  if (absl::Status status = waits.CheckShared(program); !status.ok()) return status;
+  return waits;
+}
+
+absl::Status ProgramWaits::CheckShared(const v1::Program& program) const {
+  if (in_order_) return absl::OkStatus();
+  std::vector<std::vector<Use>> uses;
+  for (int later = 0; later < program.operations_size(); ++later) {
+    uses.push_back(UsesOf(program.operations(later)));
+    for (int earlier = 0; earlier < later; ++earlier) {
+      const Use* shared = Shared(uses[earlier], uses[later]);
+      if (shared == nullptr || Waits(later, earlier)) continue;
+      return InvalidProgram(absl::StrCat(Describe(program, later), " and ",
+                                         Describe(program, earlier), " both use ", shared->what,
+                                         ", expected the later to wait for the earlier"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace perigee

@@ -1,0 +1,123 @@
+#include "worker/ops/program_waits.h"
+
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "worker/ops/failure_reason.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Program Parse(const std::string& text) {
+  v1::Program program;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &program)) << text;
+  return program;
+}
+
+std::string Error(const std::string& operations) {
+  const auto waits = ProgramWaits::Create(Parse("ordered_by_waits: true " + operations));
+  if (waits.ok()) return "accepted";
+  EXPECT_EQ(ReasonOf(waits.status()), kReasonInvalidProgram);
+  return std::string(waits.status().message());
+}
+
+std::string Operation(const std::string& operation, const std::string& waits_for = "") {
+  return absl::StrCat("operations { ", operation, " {} waits_for: [", waits_for, "] } ");
+}
+
+TEST(ProgramWaitsTest, WithoutItTheOrderIsTheLists) {
+  const auto waits = ProgramWaits::Create(Parse(Operation("dispatch") + Operation("barrier")));
+  ASSERT_TRUE(waits.ok()) << waits.status();
+  EXPECT_TRUE(waits->Waits(1, 0));
+  EXPECT_TRUE(ProgramWaits().Waits(7, 3));
+}
+
+TEST(ProgramWaitsTest, WaitingGoesThroughOthers) {
+  const auto waits = ProgramWaits::Create(Parse("ordered_by_waits: true " + Operation("barrier") +
+                                                Operation("barrier", "0") + Operation("barrier") +
+                                                Operation("barrier", "1")));
+  ASSERT_TRUE(waits.ok()) << waits.status();
+  EXPECT_TRUE(waits->Waits(1, 0));
+  EXPECT_TRUE(waits->Waits(3, 1));
+  EXPECT_TRUE(waits->Waits(3, 0));
+  EXPECT_FALSE(waits->Waits(2, 0));
+  EXPECT_FALSE(waits->Waits(2, 1));
+  EXPECT_FALSE(waits->Waits(3, 2));
+}
+
+// So that there can be no cycle.
+TEST(ProgramWaitsTest, OnlyEarlierOperationsAreWaitedFor) {
+  const std::string two = Operation("barrier") + Operation("barrier");
+  EXPECT_THAT(Error(two + Operation("barrier", "0, 2")),
+              HasSubstr("operation 2 (barrier) waits for operation 2, expected one that comes"));
+  EXPECT_THAT(Error(Operation("barrier", "1") + Operation("barrier", "0")),
+              HasSubstr("operation 0 (barrier) waits for operation 1"));
+  EXPECT_THAT(Error(Operation("barrier", "-1")), HasSubstr("waits for operation -1"));
+  EXPECT_THAT(Error(two + Operation("barrier", "1024")), HasSubstr("waits for operation 1024"));
+}
+
+TEST(ProgramWaitsTest, WaitsNeedTheirFlag) {
+  const auto waits = ProgramWaits::Create(Parse(Operation("barrier") + Operation("barrier", "0")));
+  EXPECT_EQ(ReasonOf(waits.status()), kReasonInvalidProgram);
+  EXPECT_THAT(std::string(waits.status().message()),
+              HasSubstr("operation 1 (barrier) waits for operation 0, expected ordered_by_waits"));
+}
+
+// {earlier, later, what they share}; empty: nothing that matters.
+TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
+  const std::string plan_p = R"(dispatch { plan: "p" })";
+  const std::string saved_p = R"(dispatch { saved_plan: "p" })";
+  const std::string saved_q = R"(dispatch { saved_plan: "q" })";
+  const std::string prefetch_p = R"(prefetch_weights { plan: "p" })";
+  const std::string prefetch_q = R"(prefetch_weights { plan: "q" })";
+  const std::string experts = R"(run_experts { plan: "p" })";
+  const std::string combine = R"(combine { plan: "p" })";
+  const std::string reduce_p = R"(reduce_gradients { plan: "p" })";
+  const std::string reduce_q = R"(reduce_gradients { plan: "q" })";
+  const std::string probe = "probe_copy {}";
+  const std::string barrier = "barrier {}";
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {plan_p, prefetch_p, "plan 'p'"},
+      {prefetch_p, plan_p, "plan 'p'"},
+      {plan_p, prefetch_q, ""},
+      {plan_p, reduce_p, "plan 'p'"},
+      {saved_p, prefetch_p, ""},
+      {prefetch_p, saved_p, ""},
+      {saved_p, saved_q, "the rows in the shard"},
+      {saved_q, experts, "the rows in the shard"},
+      {saved_q, combine, "the rows in the shard"},
+      {experts, combine, "the rows in the shard"},
+      {combine, probe, "the rows in the shard"},
+      {combine, prefetch_p, ""},
+      {prefetch_p, prefetch_q, "the slots"},
+      {prefetch_q, experts, "the slots"},
+      {experts, prefetch_q, "the slots"},
+      {prefetch_p, reduce_p, ""},
+      {reduce_p, reduce_q, "the gradients"},
+      {reduce_p, saved_p, ""},
+      {barrier, prefetch_p, ""},
+      {barrier, barrier, ""},
+  };
+  for (const auto& [earlier, later, shared] : cases) {
+    const std::string first = absl::StrCat("operations { ", earlier, " } ");
+    const std::string error = Error(absl::StrCat(first, "operations { ", later, " }"));
+    EXPECT_THAT(error, HasSubstr(shared.empty() ? "accepted" : "both use " + shared + ", expected"))
+        << earlier << ", " << later;
+    EXPECT_EQ(Error(absl::StrCat(first, "operations { ", later, " waits_for: 0 }")), "accepted");
+  }
+}
+
+TEST(ProgramWaitsTest, BothAreNamedWhereOneShouldWait) {
+  EXPECT_THAT(Error(R"(operations { barrier {} } operations { prefetch_weights { plan: "p" } }
+                       operations { run_experts { plan: "p" } })"),
+              HasSubstr("operation 2 (run_experts) and operation 1 (prefetch_weights) both use"));
+}
+
+}  // namespace
+}  // namespace perigee
