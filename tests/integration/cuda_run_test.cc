@@ -1,4 +1,4 @@
-// `perigee run moe-layer --backend cuda`, and the loss of a worker: eight workers on one GPU, or
+// `perigee run --backend cuda`, and the loss of a worker: eight workers on one GPU, or
 // with PERIGEE_DEVICES=N one on each of N. No MPS is started here: under it the kill of one worker
 // takes the others' contexts along.
 #include <cstdlib>
@@ -50,6 +50,17 @@ TEST_F(CudaRunTest, TheLayerPasses) {
   EXPECT_EQ(json.at("per_rank").list_value().values_size(), Ranks());
   EXPECT_LE(json.at("relative_error").number_value(), 5e-3);
   EXPECT_TRUE(NothingLeft(absl::ZeroDuration())) << "when the command has ended";
+}
+
+TEST_F(CudaRunTest, TheTrainingStepPasses) {
+  std::vector<std::string> args = OnDevices({"--iterations", "2", "--json"});
+  args.insert(args.begin(), {"run", "moe-step"});
+  const Result result = RunPerigee(args);
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const auto json = ParseJson(result.out).fields();
+  EXPECT_EQ(json.at("result").string_value(), "PASS");
+  EXPECT_EQ(json.at("backend").string_value(), "cuda");
+  EXPECT_GT(json.at("replicas").number_value(), 0);
 }
 
 TEST_F(CudaRunTest, EveryRankNamesTheLostOneAndTheRunEnds) {

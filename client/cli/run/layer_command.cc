@@ -1,9 +1,5 @@
 #include "client/cli/run/layer_command.h"
 
-#include <unistd.h>
-
-#include <iostream>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,8 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "client/cli/cluster/backend_flags.h"
-#include "client/cli/cluster/interrupt.h"
-#include "client/cli/cluster/local_cluster.h"
 #include "client/cli/cluster/supervisor_options.h"
 #include "client/cli/coordinator_address.h"
 #include "client/cli/flags.h"
@@ -22,9 +16,7 @@
 #include "client/cli/run/layer_report.h"
 #include "client/cli/run/layer_session.h"
 #include "client/cli/run/progress.h"
-#include "client/cli/run/watch.h"
-#include "client/lib/client.h"
-#include "proto/support/clock.h"
+#include "client/cli/run/run_cluster.h"
 #include "proto/support/defaults.h"
 
 namespace perigee {
@@ -111,53 +103,23 @@ RunLayerReport MakeReport(const Settings& settings, const LayerInput& input,
   return report;
 }
 
-int Fail(const absl::Status& status) {
-  PrintFailure(kName, absl::IsCancelled(status) ? absl::CancelledError("cancelled") : status);
-  return absl::IsInvalidArgument(status) ? kWrongUse : kFailed;
-}
-
-// Runs the layer on the cluster at `address`; `own_cluster` is null where that is another's.
-int RunOn(const std::string& address, LocalCluster* own_cluster, int interrupt_fd,
-          const Settings& settings, const LayerInput& input, const RunLayerOptions& options) {
-  RunProgress progress(options.iterations, isatty(STDERR_FILENO) != 0, RealClock(),
-                       [](const std::string& text) { std::cerr << text << std::flush; });
+int RunSession(const RunContext& context, const Settings& settings, const LayerInput& input,
+               const RunLayerOptions& options) {
+  RunProgress& progress = context.progress;
   const auto message = [&progress](const std::string& line) { progress.Message(line); };
-  std::stop_source stop;
-  const RunWatch watch(interrupt_fd, own_cluster, stop, message);
-  auto client = Client::Connect({.address = address, .stop = stop.get_token()});
-  if (!client.ok()) {
-    Fail(client.status());
-    return kFailed;
-  }
-  RunLayerSession session(**client, input, options,
+  RunLayerSession session(context.client, input, options,
                           {message, [&progress](int32_t done) { progress.Update(done); }},
-                          stop.get_token());
+                          context.stop);
   const absl::Status ran = session.Run();
   // A group of a cluster that goes with this command needs no closing after a failure.
-  if (ran.ok() || own_cluster == nullptr) {
+  if (ran.ok() || !context.own_cluster) {
     const absl::Status deleted = session.Delete();
     if (!deleted.ok()) message(absl::StrCat("the group was not removed: ", deleted.message()));
   }
-  if (!ran.ok()) {
-    message(absl::StrCat("perigee ", kName, ": ",
-                         absl::IsCancelled(ran) ? "cancelled" : std::string(ran.message())));
-    return kFailed;
-  }
+  if (!ran.ok()) return RunFailed(kName, ran, progress);
   const RunLayerReport report = MakeReport(settings, input, options, session);
   const int printed = PrintResult(settings.json ? RunLayerJson(report) : RunLayerText(report));
   return report.comparison && !report.comparison->passes() ? kFailed : printed;
-}
-
-int RunOnOwnCluster(int interrupt_fd, const Settings& settings, const LayerInput& input,
-                    const RunLayerOptions& options) {
-  SupervisorOptions cluster_options = settings.cluster;
-  cluster_options.ranks = options.ranks;
-  cluster_options.restart = options.wait_on_loss;
-  auto cluster = LocalCluster::Start(cluster_options);
-  if (!cluster.ok()) return Fail(cluster.status());
-  const absl::Status ready = (*cluster)->WaitUntilReady(interrupt_fd);
-  if (!ready.ok()) return Fail(ready);
-  return RunOn((*cluster)->coordinator(), cluster->get(), interrupt_fd, settings, input, options);
 }
 
 int RunLayer(const std::vector<std::string>& args) {
@@ -180,12 +142,12 @@ int RunLayer(const std::vector<std::string>& args) {
   options.slots = settings.slots.value_or(input->experts() / options.ranks);
   options.wait_on_loss = settings.on_loss == "wait";
 
-  // Before anything starts a thread: signals are blocked in all of them, and the cluster's
-  // supervisor is forked from a process that has only one.
-  const auto interrupts = TakeInterrupts();
-  if (!interrupts.ok()) return PrintFailure(kName, interrupts.status());
-  if (address.empty()) return RunOnOwnCluster(interrupts->get(), settings, *input, options);
-  return RunOn(address, nullptr, interrupts->get(), settings, *input, options);
+  SupervisorOptions own = settings.cluster;
+  own.ranks = options.ranks;
+  own.restart = options.wait_on_loss;
+  return RunOnCluster(kName, address, own, options.iterations, [&](const RunContext& context) {
+    return RunSession(context, settings, *input, options);
+  });
 }
 
 }  // namespace

@@ -4,11 +4,12 @@
 
 #include "client/cli/output.h"
 #include "client/cli/run/layer_command.h"
+#include "client/cli/run/step_command.h"
 
 namespace perigee {
 namespace {
 
-constexpr const Command* kRuns[] = {&kRunLayerCommand};
+constexpr const Command* kRuns[] = {&kRunLayerCommand, &kRunStepCommand};
 
 int RunRun(const std::vector<std::string>& args) {
   if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
@@ -23,12 +24,13 @@ int RunRun(const std::vector<std::string>& args) {
   std::cerr << "perigee run: "
             << (args.empty() ? "what to run is missing"
                              : "cannot run '" + args[0].substr(0, 80) + "'")
-            << ", expected moe-layer\nTry 'perigee run --help'.\n";
+            << ", expected moe-layer or moe-step\nTry 'perigee run --help'.\n";
   return kWrongUse;
 }
 
 }  // namespace
 
-const Command kRunCommand = {"run", "run a layer through a cluster and check the result", RunRun};
+const Command kRunCommand = {
+    "run", "run a layer or a training step through a cluster and check the result", RunRun};
 
 }  // namespace perigee
