@@ -49,11 +49,19 @@ absl::StatusOr<Tensor> RankTensors::ReadPlan(RankId rank, const std::string& pla
 }
 
 absl::Status RankTensors::LoadLayer(int32_t layer, uint64_t version, const LayerWeights& weights) {
-  const std::pair<v1::WeightTarget::Kind, const TensorView*> matrices[] = {
+  std::vector<std::pair<v1::WeightTarget::Kind, const TensorView*>> matrices = {
       {v1::WeightTarget::GATE, &weights.gate},
       {v1::WeightTarget::UP, &weights.up},
       {v1::WeightTarget::DOWN, &weights.down},
   };
+  const std::pair<v1::WeightTarget::Kind, const TensorView*> scales[] = {
+      {v1::WeightTarget::GATE_SCALES, &weights.gate_scales},
+      {v1::WeightTarget::UP_SCALES, &weights.up_scales},
+      {v1::WeightTarget::DOWN_SCALES, &weights.down_scales},
+  };
+  for (const auto& scale : scales) {
+    if (scale.second->dtype != v1::TENSOR_DTYPE_UNSPECIFIED) matrices.push_back(scale);
+  }
   for (const auto& [kind, matrix] : matrices) {
     if (matrix->shape.size() != 3 || matrix->shape[0] % ranks() != 0) {
       return absl::InvalidArgumentError(

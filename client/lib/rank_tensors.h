@@ -19,11 +19,14 @@
 
 namespace perigee {
 
-// One layer's experts, all E of them.
+// One layer's experts, all E of them; in the buffer's format, here bf16.
 struct LayerWeights {
   TensorView gate;  // [E, H, H'] bf16
   TensorView up;    // [E, H, H'] bf16
   TensorView down;  // [E, H', H] bf16
+  // Of a buffer with weight_scales; shapes as v1::WeightTarget says, with E. Without an element
+  // type: none.
+  TensorView gate_scales = {}, up_scales = {}, down_scales = {};
 };
 
 // The ranks of one generation of a group, as one buffer's tensors need them: after a loss a new one

@@ -14,6 +14,8 @@ int64_t ElementBytes(v1::TensorDtype dtype) {
     case v1::TENSOR_DTYPE_FLOAT32:
     case v1::TENSOR_DTYPE_INT32:
       return 4;
+    case v1::TENSOR_DTYPE_UINT8:
+      return 1;
     default:
       return 0;
   }

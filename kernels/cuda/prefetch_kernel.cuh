@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kSlotThreads)
   }
 }
 
-// One matrix by all blocks. A thread has several loads under way before its first store.
-__device__ inline void CopyMatrix(uint4* to, const uint4* from, int64_t vectors) {
+// One part by all blocks. A thread has several loads under way before its first store.
+__device__ inline void CopyWholeVectors(uint4* to, const uint4* from, int64_t vectors) {
   constexpr int64_t kSpan = int64_t{kCopyThreads} * kCopyVectors;
   for (int64_t first = blockIdx.x * kSpan; first < vectors; first += gridDim.x * kSpan) {
     const int64_t at = first + threadIdx.x;
@@ -78,23 +78,34 @@ __device__ inline void CopyMatrix(uint4* to, const uint4* from, int64_t vectors)
   }
 }
 
-// Matrices are multiples of 64 elements, so of whole vectors. Every block has a part in every slot
-// that is used, however few these are.
+// Scales that are no whole vectors, which are few.
+__device__ inline void CopyBytes(std::byte* to, const std::byte* from, int64_t bytes) {
+  const int64_t step = int64_t{kCopyThreads} * gridDim.x;
+  for (int64_t at = int64_t{kCopyThreads} * blockIdx.x + threadIdx.x; at < bytes; at += step) {
+    to[at] = from[at];
+  }
+}
+
+// Matrices are whole vectors; so are scales where H and H' are multiples of 128, but for the few
+// of a small 8-bit matrix. Every block has a part in every slot that is used, however few these
+// are.
 __global__ void __launch_bounds__(kCopyThreads)
     CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
                     const uint32_t* slot_is_good) {
   if (Stopped(path)) return;
-  const int64_t vectors = weights.shape.matrix_elements() / kVectorElements;
   for (int32_t slot = 0; slot < path.geometry.slots; ++slot) {
     const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
     if (expert < 0 || slot_is_good[slot] == 0) continue;
-    const DeviceMatrices home = HomeMatrices(weights, path.geometry, expert);
-    const DeviceMatrices own = SlotMatrices(weights, slot);
-    const BFloat16* const from[] = {home.gate, home.up, home.down};
-    const BFloat16* const to[] = {own.gate, own.up, own.down};
-    for (int matrix = 0; matrix < 3; ++matrix) {
-      CopyMatrix(reinterpret_cast<uint4*>(const_cast<BFloat16*>(to[matrix])),
-                 reinterpret_cast<const uint4*>(from[matrix]), vectors);
+    for (int part = 0; part < kWeightParts; ++part) {
+      const std::byte* from = HomePart(weights, path.geometry, expert, part);
+      std::byte* to = SlotPart(weights, slot, part);
+      const int64_t bytes = weights.shape.part_bytes(part);
+      if (bytes % sizeof(uint4) == 0) {
+        CopyWholeVectors(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from),
+                         bytes / static_cast<int64_t>(sizeof(uint4)));
+      } else {
+        CopyBytes(to, from, bytes);
+      }
     }
   }
 }

@@ -37,6 +37,7 @@ absl::StatusOr<std::shared_ptr<const CudaPlan>> QueuePrefetchEntry(CudaRank& ran
   OperationDescriptor descriptor = rank.Descriptor(Operation::kPrefetchWeights);
   descriptor.plan_sequence = (*plan)->tag().sequence.value;
   descriptor.intermediate = weights.shape.intermediate;
+  descriptor.dtype = static_cast<uint32_t>(DtypeOf(weights.shape.format));
   descriptor.layer = weights.layer;
   descriptor.weights_version = weights.version;
   QueuedOperation queued{.mark = MarkOf(rank, Operation::kPrefetchWeights),

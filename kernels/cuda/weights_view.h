@@ -30,24 +30,31 @@ struct DeviceMatrices {
   const BFloat16* down = nullptr;
 };
 
-PERIGEE_HOST_DEVICE inline const BFloat16* MatrixAt(const std::byte* block, size_t offset,
-                                                    const WeightsShape& shape, int64_t index) {
-  return reinterpret_cast<const BFloat16*>(block + offset) + index * shape.matrix_elements();
+// A part (kernels/layout/weights_layout.h) of an expert at its home, and of a slot.
+PERIGEE_HOST_DEVICE inline const std::byte* HomePart(const WeightsView& weights,
+                                                     const Geometry& geometry, int32_t expert,
+                                                     int part) {
+  const int64_t index = expert % geometry.experts_per_rank();
+  return weights.home[geometry.home_rank(expert)] + weights.home_layout.part(part) +
+         index * weights.shape.part_bytes(part);
 }
+PERIGEE_HOST_DEVICE inline std::byte* SlotPart(const WeightsView& weights, int32_t slot, int part) {
+  return weights.slots + weights.slot_layout.part(part) + slot * weights.shape.part_bytes(part);
+}
+
+// Of bf16.
 PERIGEE_HOST_DEVICE inline DeviceMatrices HomeMatrices(const WeightsView& weights,
                                                        const Geometry& geometry, int32_t expert) {
-  const std::byte* block = weights.home[geometry.home_rank(expert)];
-  const int64_t index = expert % geometry.experts_per_rank();
-  const WeightsLayout& layout = weights.home_layout;
-  return {MatrixAt(block, layout.gate, weights.shape, index),
-          MatrixAt(block, layout.up, weights.shape, index),
-          MatrixAt(block, layout.down, weights.shape, index)};
+  const auto matrix = [&](int part) {
+    return reinterpret_cast<const BFloat16*>(HomePart(weights, geometry, expert, part));
+  };
+  return {matrix(0), matrix(1), matrix(2)};
 }
 PERIGEE_HOST_DEVICE inline DeviceMatrices SlotMatrices(const WeightsView& weights, int32_t slot) {
-  const WeightsLayout& layout = weights.slot_layout;
-  return {MatrixAt(weights.slots, layout.gate, weights.shape, slot),
-          MatrixAt(weights.slots, layout.up, weights.shape, slot),
-          MatrixAt(weights.slots, layout.down, weights.shape, slot)};
+  const auto matrix = [&](int part) {
+    return reinterpret_cast<const BFloat16*>(SlotPart(weights, slot, part));
+  };
+  return {matrix(0), matrix(1), matrix(2)};
 }
 
 }  // namespace perigee

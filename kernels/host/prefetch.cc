@@ -32,14 +32,13 @@ std::vector<Replica> ReplicasOf(const HostRank& rank, const HostPlan& plan) {
 
 void CopyMatrices(const HostRank& rank, const ExpertWeights& weights, const WeightAccess& access,
                   const std::vector<Replica>& replicas) {
-  const int64_t elements = weights.shape.matrix_elements();
   const auto copy = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const Replica& replica = replicas[i];
-      const ExpertMatrices from = access.home(replica.expert);
-      std::copy_n(from.gate, elements, access.slot_gate(replica.slot));
-      std::copy_n(from.up, elements, access.slot_up(replica.slot));
-      std::copy_n(from.down, elements, access.slot_down(replica.slot));
+      for (int part = 0; part < kWeightParts; ++part) {
+        std::copy_n(access.home_part(replica.expert, part), weights.shape.part_bytes(part),
+                    access.slot_part(replica.slot, part));
+      }
     }
   };
   rank.pool->ParallelFor(static_cast<int64_t>(replicas.size()), 1, copy);
@@ -88,6 +87,7 @@ absl::Status HostPrefetchWeights(HostRank& rank, Sequence sequence, const PlanPt
   OperationDescriptor descriptor = rank.Descriptor(Operation::kPrefetchWeights);
   descriptor.plan_sequence = (*plan)->tag().sequence.value;
   descriptor.intermediate = weights.shape.intermediate;
+  descriptor.dtype = static_cast<uint32_t>(DtypeOf(weights.shape.format));
   descriptor.layer = weights.layer;
   descriptor.weights_version = weights.version;
   // Orders: the loading of every home block before the reads of it below.

@@ -24,28 +24,28 @@ WeightAccess::WeightAccess(const Geometry& geometry, const ExpertWeights& weight
       home_layout_(WeightsLayout::Home(weights.shape, geometry.experts_per_rank())),
       slot_layout_(WeightsLayout::Slots(weights.shape, geometry.slots)) {}
 
-ExpertMatrices WeightAccess::home(int32_t expert) const {
-  const std::byte* block = weights_.home[geometry_.home_rank(expert)];
-  const int64_t first = (expert % geometry_.experts_per_rank()) * weights_.shape.matrix_elements();
-  const auto matrix = [&](size_t offset) {
-    return reinterpret_cast<const BFloat16*>(block + offset) + first;
-  };
-  return {matrix(home_layout_.gate), matrix(home_layout_.up), matrix(home_layout_.down)};
+const std::byte* WeightAccess::home_part(int32_t expert, int part) const {
+  const int64_t index = expert % geometry_.experts_per_rank();
+  return weights_.home[geometry_.home_rank(expert)] + home_layout_.part(part) +
+         index * weights_.shape.part_bytes(part);
 }
 
-BFloat16* WeightAccess::SlotMatrix(size_t offset, int32_t slot) const {
-  return reinterpret_cast<BFloat16*>(weights_.slots + offset) +
-         slot * weights_.shape.matrix_elements();
+std::byte* WeightAccess::slot_part(int32_t slot, int part) const {
+  return weights_.slots + slot_layout_.part(part) + slot * weights_.shape.part_bytes(part);
 }
-BFloat16* WeightAccess::slot_gate(int32_t slot) const {
-  return SlotMatrix(slot_layout_.gate, slot);
+
+ExpertMatrices WeightAccess::home(int32_t expert) const {
+  const auto matrix = [&](int part) {
+    return reinterpret_cast<const BFloat16*>(home_part(expert, part));
+  };
+  return {matrix(0), matrix(1), matrix(2)};
 }
-BFloat16* WeightAccess::slot_up(int32_t slot) const { return SlotMatrix(slot_layout_.up, slot); }
-BFloat16* WeightAccess::slot_down(int32_t slot) const {
-  return SlotMatrix(slot_layout_.down, slot);
-}
+
 ExpertMatrices WeightAccess::slot(int32_t slot) const {
-  return {slot_gate(slot), slot_up(slot), slot_down(slot)};
+  const auto matrix = [&](int part) {
+    return reinterpret_cast<const BFloat16*>(slot_part(slot, part));
+  };
+  return {matrix(0), matrix(1), matrix(2)};
 }
 
 HomeHeader WeightAccess::home_header(int32_t rank) const {

@@ -22,12 +22,12 @@ class WeightAccess {
  public:
   WeightAccess(const Geometry& geometry, const ExpertWeights& weights);
 
-  // In the mapped home block of `expert`.
+  // In the mapped home block of `expert`; of bf16.
   ExpertMatrices home(int32_t expert) const;
   ExpertMatrices slot(int32_t slot) const;
-  BFloat16* slot_gate(int32_t slot) const;
-  BFloat16* slot_up(int32_t slot) const;
-  BFloat16* slot_down(int32_t slot) const;
+  // A part (kernels/layout/weights_layout.h) of an expert at its home, and of a slot.
+  const std::byte* home_part(int32_t expert, int part) const;
+  std::byte* slot_part(int32_t slot, int part) const;
 
   // A copy of what the block says now. Whoever loads a home block sets its version to 0 first and
   // writes the header last: so a block that holds the wanted header before and after its matrices
@@ -39,8 +39,6 @@ class WeightAccess {
   SlotTag WantedTag(int32_t expert) const;
 
  private:
-  BFloat16* SlotMatrix(size_t offset, int32_t slot) const;
-
   const Geometry& geometry_;
   const ExpertWeights& weights_;
   const WeightsLayout home_layout_;

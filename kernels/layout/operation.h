@@ -44,7 +44,7 @@ struct OperationDescriptor {
 };
 static_assert(sizeof(OperationDescriptor) == 56);
 
-enum class Dtype : uint32_t { kNone = 0, kBFloat16 = 1, kFloat32 = 2 };
+enum class Dtype : uint32_t { kNone = 0, kBFloat16 = 1, kFloat32 = 2, k8Bit = 3, kMxfp4 = 4 };
 
 // Why an operation ended early. An operation that all ranks leave at the same sequence lets the
 // generation go on; after the others the generation must be fenced.

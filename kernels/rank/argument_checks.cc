@@ -136,6 +136,10 @@ absl::Status CheckShape(const char* what, const RankShape& shape, const WeightsS
   return absl::OkStatus();
 }
 
+const char* FormatName(WeightFormat format) {
+  return format == WeightFormat::k8Bit ? "8-bit" : "MXFP4";
+}
+
 std::string DescribeOwner(RankId rank, BufferId buffer, Generation generation) {
   return absl::StrCat("rank ", rank.value, ", buffer ", buffer.value, ", generation ",
                       generation.value);
@@ -233,6 +237,9 @@ absl::Status CheckWeights(const RankShape& shape, const ExpertWeights& weights) 
   if (absl::Status status = CheckShape("weights", shape, weights.shape); !status.ok()) {
     return status;
   }
+  if (weights.shape.scales && weights.shape.format == WeightFormat::kBFloat16) {
+    return absl::InvalidArgumentError("weights in bf16 have scales, expected none");
+  }
   if (weights.version == 0) {
     return absl::InvalidArgumentError("weights version is 0, which means that none are loaded");
   }
@@ -292,6 +299,10 @@ absl::Status CheckRunExperts(const RankShape& shape, const PlanFacts& plan,
   if (rows != output && rows < output + bytes && output < rows + bytes) {
     return absl::InvalidArgumentError(
         "output overlaps rows, expected the same address or other memory");
+  }
+  if (weights.shape.format != WeightFormat::kBFloat16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights are ", FormatName(weights.shape.format), ", expected bf16"));
   }
   return FirstError({
       CheckWeights(shape, weights),

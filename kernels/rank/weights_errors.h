@@ -24,6 +24,13 @@ ErrorRecord StaleHomeRecord(int32_t home, const HomeHeader& held, const WantedWe
 // FAILED_PRECONDITION: found before anything was written.
 absl::Status SlotRefused(int32_t slot, const SlotTag& held, const SlotTag& wanted);
 
+// What a prefetch tells the others that it moves.
+constexpr Dtype DtypeOf(WeightFormat format) {
+  return format == WeightFormat::k8Bit    ? Dtype::k8Bit
+         : format == WeightFormat::kMxfp4 ? Dtype::kMxfp4
+                                          : Dtype::kBFloat16;
+}
+
 // The error of a reduction that has ended behind its entry barrier, with what it leaves behind.
 absl::Status WithUndefinedSums(const absl::Status& status, int32_t layer);
 

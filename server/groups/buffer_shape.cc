@@ -34,6 +34,17 @@ absl::Status CheckWeights(const v1::BufferShape& shape) {
                                                    " and intermediate is ", shape.intermediate(),
                                                    ", expected both or neither to be 0"));
   }
+  if (!v1::BufferShape::WeightFormat_IsValid(shape.weight_format())) {
+    return absl::InvalidArgumentError(absl::StrCat("weight_format ",
+                                                   static_cast<int>(shape.weight_format()),
+                                                   " is unknown, expected bf16, 8 bit or MXFP4"));
+  }
+  const bool quantised = shape.weight_format() == v1::BufferShape::WEIGHT_FORMAT_8BIT ||
+                         shape.weight_format() == v1::BufferShape::WEIGHT_FORMAT_MXFP4;
+  if (shape.weight_scales() && !quantised) {
+    return absl::InvalidArgumentError(
+        "weight_scales is set and weight_format is bf16, which has none");
+  }
   if (shape.gradients() && shape.layers() == 0) {
     return absl::InvalidArgumentError("gradients are wanted and layers is 0, expected layers");
   }

@@ -68,6 +68,21 @@ void ExpertStore::Load(int32_t layer, uint64_t version, const std::vector<Expert
   }
 }
 
+void ExpertStore::Load(int32_t layer, uint64_t version, const std::vector<ExpertParts>& experts) {
+  for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
+    SetHeader(rank, -1, 0);
+    const int32_t epn = geometry_.experts_per_rank();
+    for (int32_t i = 0; i < epn; ++i) {
+      for (int part = 0; part < kWeightParts; ++part) {
+        const std::vector<std::byte>& bytes = experts[rank * epn + i][part];
+        WriteHome(rank, home_layout_.part(part) + i * shape_.part_bytes(part), bytes.data(),
+                  bytes.size());
+      }
+    }
+    SetHeader(rank, layer, version);
+  }
+}
+
 void ExpertStore::SetHeader(int32_t rank, int32_t layer, uint64_t version) {
   const HomeHeader header = {version, layer, 0};
   WriteHome(rank, home_layout_.header, &header, 1);
@@ -89,6 +104,22 @@ SlotTag ExpertStore::tag(int32_t rank, int32_t slot) const {
   const auto to = absl::MakeSpan(reinterpret_cast<std::byte*>(&tag), sizeof(tag));
   EXPECT_TRUE(backends_.of(rank).CopyOut(to, from).ok());
   return tag;
+}
+
+ExpertStore::ExpertParts ExpertStore::slot_parts(int32_t rank, int32_t slot) const {
+  ExpertParts parts;
+  for (int part = 0; part < kWeightParts; ++part) {
+    parts[part].resize(shape_.part_bytes(part));
+    const std::byte* from =
+        slots_[rank]->data() + slot_layout_.part(part) + slot * shape_.part_bytes(part);
+    EXPECT_TRUE(backends_.of(rank).CopyOut(absl::MakeSpan(parts[part]), from).ok());
+  }
+  return parts;
+}
+
+void ExpertStore::PoisonSlots(int32_t rank, std::byte value) {
+  const std::vector<std::byte> bytes(slot_layout_.size_bytes - slot_layout_.gate, value);
+  EXPECT_TRUE(backends_.of(rank).CopyIn(slots_[rank]->data() + slot_layout_.gate, bytes).ok());
 }
 
 ExpertBits ExpertStore::slot(int32_t rank, int32_t slot) const {

@@ -3,6 +3,8 @@
 #ifndef PERIGEE_TESTS_CONTRACT_EXPERT_STORE_H_
 #define PERIGEE_TESTS_CONTRACT_EXPERT_STORE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,6 +35,9 @@ class ExpertStore {
   // experts [E]: each rank's home block gets its own; as a loader does it: the version becomes 0
   // first and is written last.
   void Load(int32_t layer, uint64_t version, const std::vector<ExpertBits>& experts);
+  // The same of any format: parts [E][kWeightParts] of the bytes that the shape says.
+  using ExpertParts = std::array<std::vector<std::byte>, kWeightParts>;
+  void Load(int32_t layer, uint64_t version, const std::vector<ExpertParts>& experts);
   // Only what one home block says that it holds.
   void SetHeader(int32_t rank, int32_t layer, uint64_t version);
 
@@ -41,6 +46,9 @@ class ExpertStore {
 
   SlotTag tag(int32_t rank, int32_t slot) const;
   ExpertBits slot(int32_t rank, int32_t slot) const;
+  ExpertParts slot_parts(int32_t rank, int32_t slot) const;
+  // Fills all slots but their tags.
+  void PoisonSlots(int32_t rank, std::byte value);
 
  private:
   template <typename T>

@@ -49,6 +49,31 @@ absl::Status CheckGradients(const BufferShape& shape) {
                    ", expected at least experts / ranks = ", shape.geometry.experts_per_rank()));
 }
 
+absl::Status ReadFormat(const v1::BufferShape& wire, BufferShape& shape) {
+  switch (wire.weight_format()) {
+    case v1::BufferShape::WEIGHT_FORMAT_UNSPECIFIED:
+    case v1::BufferShape::WEIGHT_FORMAT_BFLOAT16:
+      shape.weight_format = WeightFormat::kBFloat16;
+      break;
+    case v1::BufferShape::WEIGHT_FORMAT_8BIT:
+      shape.weight_format = WeightFormat::k8Bit;
+      break;
+    case v1::BufferShape::WEIGHT_FORMAT_MXFP4:
+      shape.weight_format = WeightFormat::kMxfp4;
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("weight_format ",
+                                                     static_cast<int>(wire.weight_format()),
+                                                     " is unknown, expected bf16, 8 bit or MXFP4"));
+  }
+  shape.weight_scales = wire.weight_scales();
+  if (!shape.weight_scales || shape.weight_format != WeightFormat::kBFloat16) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "weight_scales is set and weight_format is bf16, which has none");
+}
+
 }  // namespace
 
 absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_t ranks) {
@@ -67,6 +92,7 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);
   if (status.ok()) status = CheckRow("intermediate", shape.intermediate, 0);
   if (status.ok()) status = CheckLayers(shape.layers, shape.intermediate);
+  if (status.ok()) status = ReadFormat(wire, shape);
   if (status.ok()) status = CheckGradients(shape);
   if (!status.ok()) return status;
   return shape;

@@ -19,9 +19,15 @@ struct BufferShape {
   int32_t layers = 0;        // 0 exactly where H' is 0
 
   bool gradients = false;  // only where there are weights and B >= E/R
+  WeightFormat weight_format = WeightFormat::kBFloat16;
+  bool weight_scales = false;  // never with bf16
 
   bool has_weights() const { return layers > 0; }
-  WeightsShape weights() const { return WeightsShape{hidden, intermediate}; }
+  WeightsShape weights() const {
+    return WeightsShape{hidden, intermediate, weight_format, weight_scales};
+  }
+  // That a layer's weights consist of (kernels/layout/weights_layout.h).
+  int weight_parts() const { return weight_scales ? kWeightParts : kWeightMatrices; }
   friend bool operator==(const BufferShape&, const BufferShape&) = default;
 };
 

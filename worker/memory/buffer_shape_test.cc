@@ -41,6 +41,17 @@ TEST(BufferShapeTest, NoSlotsAndNoWeightsAreLegal) {
   EXPECT_FALSE(shape->has_weights());
 }
 
+TEST(BufferShapeTest, WeightsMayBeOfOtherFormats) {
+  v1::BufferShape wire = Good();
+  EXPECT_EQ(ParseBufferShape(wire, 2)->weight_parts(), kWeightMatrices);
+  wire.set_weight_format(v1::BufferShape::WEIGHT_FORMAT_MXFP4);
+  wire.set_weight_scales(true);
+  const absl::StatusOr<BufferShape> shape = ParseBufferShape(wire, 2);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->weights(), (WeightsShape{64, 32, WeightFormat::kMxfp4, true}));
+  EXPECT_EQ(shape->weight_parts(), kWeightParts);
+}
+
 struct BadShape {
   void (*change)(v1::BufferShape&);
   const char* names;
@@ -60,6 +71,11 @@ TEST(BufferShapeTest, EveryBadFieldIsNamed) {
       {[](v1::BufferShape& shape) { shape.set_topk(33); }, "33"},
       {[](v1::BufferShape& shape) { shape.set_slots(-1); }, "-1"},
       {[](v1::BufferShape& shape) { shape.set_token_padding(-1); }, "-1"},
+      {[](v1::BufferShape& shape) { shape.set_weight_scales(true); }, "weight_format is bf16"},
+      {[](v1::BufferShape& shape) {
+         shape.set_weight_format(static_cast<v1::BufferShape::WeightFormat>(9));
+       },
+       "weight_format 9 is unknown"},
   };
   for (const BadShape& bad : cases) {
     v1::BufferShape wire = Good();

@@ -67,6 +67,10 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
     case Kind::kRunExperts:
       status = CheckObjectName("plan", operation.run_experts().plan());
       if (!status.ok()) return status;
+      if (shape.weight_format != WeightFormat::kBFloat16) {
+        return absl::InvalidArgumentError(
+            "the buffer's weights are not bf16: workers move them only");
+      }
       return CheckWeights(operation.run_experts().layer(),
                           operation.run_experts().weights_version(), shape);
     case Kind::kCombine:

@@ -122,5 +122,17 @@ TEST(ProgramCheckTest, ABufferWithoutWeightsRunsNoExperts) {
   EXPECT_THAT(std::string(CheckProgram(Parse(kGood), shape).message()), HasSubstr("no weights"));
 }
 
+TEST(ProgramCheckTest, WeightsThatAreNotBFloat16AreMovedAndNotComputedWith) {
+  BufferShape shape = Shape();
+  shape.weight_format = WeightFormat::kMxfp4;
+  EXPECT_TRUE(
+      CheckProgram(
+          Parse(R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 } })"),
+          shape)
+          .ok());
+  EXPECT_THAT(std::string(CheckProgram(Parse(kGood), shape).message()),
+              HasSubstr("operation 2 (run_experts): the buffer's weights are not bf16"));
+}
+
 }  // namespace
 }  // namespace perigee

@@ -52,6 +52,8 @@ ExpertWeights RankOperations::Weights(int32_t layer, uint64_t version) const {
 
 Failure RankOperations::Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer,
                                  uint64_t version, bool beside) {
+  const absl::Status home = site_.check_home ? site_.check_home(layer) : absl::OkStatus();
+  if (!home.ok()) return Refused(WithReason(home, kReasonStaleWeights));
   const ExpertWeights weights = Weights(layer, version);
   return Left(beside ? site_.data_path.PrefetchWeightsBeside(sequence, plan, weights)
                      : site_.data_path.PrefetchWeights(sequence, plan, weights));

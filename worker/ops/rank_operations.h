@@ -6,6 +6,7 @@
 #define PERIGEE_WORKER_OPS_RANK_OPERATIONS_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
@@ -24,6 +25,9 @@ struct ProgramSite {
   const BufferMemory& memory;
   BufferObjects& objects;
   TensorStore& tensors;
+  // Of this rank's home weights of a layer: FAILED_PRECONDITION where they are there in part. Null:
+  // nobody knows.
+  std::function<absl::Status(int32_t layer)> check_home = nullptr;
 };
 
 // A failure without a record is a refusal: nothing was touched, and no other rank knows of it yet.

@@ -23,6 +23,8 @@ size_t ElementBytes(v1::TensorDtype dtype) {
     case v1::TENSOR_DTYPE_FLOAT32:
     case v1::TENSOR_DTYPE_INT32:
       return 4;
+    case v1::TENSOR_DTYPE_UINT8:
+      return 1;
     default:
       return 0;
   }
@@ -36,6 +38,8 @@ const char* DtypeName(v1::TensorDtype dtype) {
       return "float32";
     case v1::TENSOR_DTYPE_INT32:
       return "int32";
+    case v1::TENSOR_DTYPE_UINT8:
+      return "uint8";
     default:
       return "unknown";
   }
@@ -66,8 +70,8 @@ absl::StatusOr<TensorSpec> ParseTensorHeader(const v1::TensorHeader& header) {
   TensorSpec spec{header.dtype(), {}, ElementBytes(header.dtype())};
   if (spec.size_bytes == 0) {
     return absl::InvalidArgumentError(absl::StrCat("dtype ", static_cast<int>(header.dtype()),
-                                                   " is unknown, expected bfloat16, float32 or "
-                                                   "int32"));
+                                                   " is unknown, expected bfloat16, float32, "
+                                                   "int32 or uint8"));
   }
   if (header.shape_size() > kMaxDimensions) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -94,7 +98,8 @@ absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape) 
   const int64_t tokens = shape.geometry.tokens;
   const int64_t width =
       spec.dtype == v1::TENSOR_DTYPE_BFLOAT16 ? shape.hidden : shape.geometry.topk;
-  if (spec.shape.size() == 2 && spec.shape[0] <= tokens && spec.shape[1] == width) {
+  if (spec.dtype != v1::TENSOR_DTYPE_UINT8 && spec.shape.size() == 2 && spec.shape[0] <= tokens &&
+      spec.shape[1] == width) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -103,10 +108,17 @@ absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape) 
 }
 
 TensorSpec WeightMatrixSpec(v1::WeightTarget::Kind kind, const BufferShape& shape) {
-  const bool down = kind == v1::WeightTarget::DOWN;
-  return MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {shape.geometry.experts_per_rank(),
-                                                    down ? shape.intermediate : shape.hidden,
-                                                    down ? shape.hidden : shape.intermediate});
+  const WeightsShape weights = shape.weights();
+  const int64_t experts = shape.geometry.experts_per_rank();
+  const int part = WeightPart(kind);
+  const bool mxfp4 = weights.format == WeightFormat::kMxfp4;
+  if (part >= kWeightMatrices) {
+    return MakeTensorSpec(mxfp4 ? v1::TENSOR_DTYPE_UINT8 : v1::TENSOR_DTYPE_FLOAT32,
+                          {experts, weights.scale_rows(part), weights.scale_columns(part)});
+  }
+  const bool bf16 = weights.format == WeightFormat::kBFloat16;
+  return MakeTensorSpec(bf16 ? v1::TENSOR_DTYPE_BFLOAT16 : v1::TENSOR_DTYPE_UINT8,
+                        {experts, weights.rows(part), weights.columns(part) / (mxfp4 ? 2 : 1)});
 }
 
 absl::Status CheckObjectName(absl::string_view what, const std::string& name) {

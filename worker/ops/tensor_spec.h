@@ -36,7 +36,10 @@ absl::StatusOr<TensorSpec> ParseTensorHeader(const v1::TensorHeader& header);
 // INVALID_ARGUMENT, saying what was expected, unless `spec` is [n, H] bf16, [n, K] int32 or [n, K]
 // float32 with n <= S.
 absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape);
-// [E/R, H, H'] bf16 for gate and up, [E/R, H', H] for down.
+// Index of what a checked target names among the parts of weights
+// (kernels/layout/weights_layout.h).
+inline int WeightPart(v1::WeightTarget::Kind kind) { return kind - v1::WeightTarget::GATE; }
+// What v1::WeightTarget says; the kind is one that the buffer keeps.
 TensorSpec WeightMatrixSpec(v1::WeightTarget::Kind kind, const BufferShape& shape);
 // Names of tensors and plans: 1 to 64 letters, digits and _ - . /
 absl::Status CheckObjectName(absl::string_view what, const std::string& name);

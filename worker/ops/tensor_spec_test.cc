@@ -79,6 +79,24 @@ TEST(TensorSpecTest, WeightMatricesHaveTheirShapes) {
             (std::vector<int64_t>{2, 24, 16}));
 }
 
+TEST(TensorSpecTest, WeightsOfOtherFormatsHaveTheirs) {
+  BufferShape shape = Shape();
+  shape.weight_format = WeightFormat::k8Bit;
+  shape.weight_scales = true;
+  const auto spec = [&](v1::WeightTarget::Kind kind) {
+    return Describe(WeightMatrixSpec(kind, shape));
+  };
+  EXPECT_EQ(spec(v1::WeightTarget::UP), "uint8 [2, 16, 24]");
+  EXPECT_EQ(spec(v1::WeightTarget::DOWN_SCALES), "float32 [2, 1, 1]");
+  shape.weight_format = WeightFormat::kMxfp4;
+  shape.intermediate = 40;
+  EXPECT_EQ(spec(v1::WeightTarget::GATE), "uint8 [2, 16, 20]");
+  EXPECT_EQ(spec(v1::WeightTarget::DOWN), "uint8 [2, 40, 8]");
+  EXPECT_EQ(spec(v1::WeightTarget::GATE_SCALES), "uint8 [2, 16, 2]");
+  EXPECT_EQ(spec(v1::WeightTarget::DOWN_SCALES), "uint8 [2, 40, 1]");
+  EXPECT_FALSE(CheckNamedTensor(MakeTensorSpec(v1::TENSOR_DTYPE_UINT8, {5, 2}), shape).ok());
+}
+
 TEST(TensorSpecTest, Names) {
   EXPECT_TRUE(CheckObjectName("tensor", "layer_0/hidden-1.x").ok());
   EXPECT_FALSE(CheckObjectName("tensor", "").ok());

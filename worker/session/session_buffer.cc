@@ -4,9 +4,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
+#include "proto/support/event_log.h"
 #include "worker/ops/failure_reason.h"
 
 namespace perigee {
+namespace {
+
+// That prefetch copies at once.
+constexpr int64_t kVectorBytes = 16;
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<SessionBuffer>> SessionBuffer::Allocate(
     const SessionBufferConfig& config, Backend& backend, ByteBudget& budget,
@@ -25,7 +32,7 @@ SessionBuffer::SessionBuffer(const SessionBufferConfig& config, Backend& backend
       memory_(std::move(memory)),
       objects_(config.name, config.id, config.generation),
       tensors_(backend, budget),
-      weights_(config.shape.layers) {}
+      weights_(config.shape.layers, config.shape.weight_parts()) {}
 
 absl::Status SessionBuffer::Open() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -51,7 +58,24 @@ absl::Status SessionBuffer::Open() {
   if (!data_path.ok()) return data_path.status();
   data_path_ = *std::move(data_path);
   state_ = State::kOpen;
+  LogSlowScales();
   return absl::OkStatus();
+}
+
+void SessionBuffer::LogSlowScales() const {
+  const WeightsShape weights = config_.shape.weights();
+  bool vectors = true;
+  for (int part = kWeightMatrices; part < kWeightParts; ++part) {
+    vectors = vectors && weights.part_bytes(part) % kVectorBytes == 0;
+  }
+  if (vectors || config_.shape.geometry.slots == 0) return;
+  LogEvent(LogLevel::kInfo, "slow_scales",
+           {{"buffer", config_.name},
+            {"hidden", weights.hidden},
+            {"intermediate", weights.intermediate},
+            {"why",
+             "scales of an expert are no multiple of 16 bytes; of sizes that are multiples "
+             "of 128 most are"}});
 }
 
 absl::Status SessionBuffer::CheckUsable() const {
@@ -89,6 +113,15 @@ absl::StatusOr<SessionBuffer::Access> SessionBuffer::Enter() {
 void SessionBuffer::AbandonWeights(const v1::WeightTarget& target) {
   std::lock_guard<std::mutex> lock(mutex_);
   weights_.Abandon(target);
+}
+
+ProgramSite SessionBuffer::site() {
+  ProgramSite site{config_.shape, *data_path_, *memory_, objects_, tensors_};
+  site.check_home = [this](int32_t layer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return weights_.CheckComplete(layer);
+  };
+  return site;
 }
 
 absl::Status SessionBuffer::BeginProgram(uint64_t program_id) {

@@ -104,7 +104,7 @@ class SessionBuffer {
 
   // Reserves an open buffer for a program (FAILED_PRECONDITION if there is one), until EndProgram.
   absl::Status BeginProgram(uint64_t program_id);
-  ProgramSite site() { return {config_.shape, *data_path_, *memory_, objects_, tensors_}; }
+  ProgramSite site();
   void EndProgram();
 
   // Reserves an open buffer for a guest until RemoveGuest; no program runs meanwhile.
@@ -134,6 +134,8 @@ class SessionBuffer {
   SessionBuffer(const SessionBufferConfig& config, Backend& backend, ByteBudget& budget,
                 std::unique_ptr<BufferMemory> memory);
   absl::Status CheckUsable() const;
+  // Once for a buffer: prefetch copies such scales byte by byte.
+  void LogSlowScales() const;
   absl::Status CheckReservable() const;
 
   const SessionBufferConfig config_;

@@ -47,7 +47,8 @@ absl::Status TensorDownload::BeginTensor(const SessionBuffer::Access& access) {
 }
 
 absl::Status TensorDownload::BeginWeights(const SessionBuffer::Access& access) {
-  absl::Status status = CheckWeightTarget(target_.weights(), buffer_->shape().layers);
+  absl::Status status = CheckWeightTarget(target_.weights(), buffer_->shape().layers,
+                                          buffer_->shape().weight_parts());
   if (!status.ok()) return status;
   spec_ = WeightMatrixSpec(target_.weights().kind(), buffer_->shape());
   return Source(access).status();

@@ -51,7 +51,8 @@ absl::Status TensorUpload::BeginTensor(SessionBuffer::Access& access) {
 
 absl::Status TensorUpload::BeginWeights(SessionBuffer::Access& access) {
   const v1::WeightTarget& weights = target_.weights();
-  absl::Status status = CheckWeightTarget(weights, buffer_->shape().layers);
+  absl::Status status =
+      CheckWeightTarget(weights, buffer_->shape().layers, buffer_->shape().weight_parts());
   if (!status.ok()) return status;
   const TensorSpec expected = WeightMatrixSpec(weights.kind(), buffer_->shape());
   if (spec_ != expected) {

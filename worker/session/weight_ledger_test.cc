@@ -115,5 +115,31 @@ TEST_F(WeightLedgerTest, BadTargetsAreRefused) {
               HasSubstr("layer is 2, the buffer has 2 layers"));
 }
 
+TEST(WeightLedgerScalesTest, ASetIsCompleteOrNamedWhatItLacks) {
+  WeightLedger ledger(2, kWeightParts);
+  EXPECT_TRUE(ledger.CheckComplete(0).ok()) << "nothing is there";
+  for (int kind = v1::WeightTarget::GATE; kind <= v1::WeightTarget::GATE_SCALES; ++kind) {
+    const v1::WeightTarget target = Target(0, 5, static_cast<v1::WeightTarget::Kind>(kind));
+    ASSERT_TRUE(ledger.Begin(target).ok());
+    EXPECT_FALSE(ledger.Finish(target));
+  }
+  EXPECT_EQ(ledger.version(0), 0u);
+  const absl::Status status = ledger.CheckComplete(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Message(status), "version 5 of layer 0 is incomplete: UP_SCALES, DOWN_SCALES missing");
+  EXPECT_TRUE(ledger.CheckComplete(1).ok()) << "of another layer";
+  ASSERT_TRUE(ledger.Begin(Target(0, 5, v1::WeightTarget::UP_SCALES)).ok());
+  EXPECT_FALSE(ledger.Finish(Target(0, 5, v1::WeightTarget::UP_SCALES)));
+  ASSERT_TRUE(ledger.Begin(Target(0, 5, v1::WeightTarget::DOWN_SCALES)).ok());
+  EXPECT_TRUE(ledger.Finish(Target(0, 5, v1::WeightTarget::DOWN_SCALES)));
+  EXPECT_TRUE(ledger.CheckComplete(0).ok());
+}
+
+TEST(WeightLedgerScalesTest, WithoutScalesTheirKindsAreUnknown) {
+  WeightLedger ledger(1);
+  EXPECT_THAT(Message(ledger.Begin(Target(0, 5, v1::WeightTarget::GATE_SCALES))),
+              HasSubstr("weights kind 4 is not of this buffer, expected gate, up or down"));
+}
+
 }  // namespace
 }  // namespace perigee

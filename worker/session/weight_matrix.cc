@@ -4,6 +4,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/layout/weights_layout.h"
+#include "worker/ops/tensor_spec.h"
 
 namespace perigee {
 namespace {
@@ -19,11 +20,7 @@ void WriteFence() {
 }  // namespace
 
 std::byte* WeightMatrix(const BufferMemory& memory, const v1::WeightTarget& target) {
-  const WeightsLayout& layout = memory.home_layout();
-  const size_t offset = target.kind() == v1::WeightTarget::UP     ? layout.up
-                        : target.kind() == v1::WeightTarget::DOWN ? layout.down
-                                                                  : layout.gate;
-  return memory.own_home(target.layer()) + offset;
+  return memory.own_home(target.layer()) + memory.home_layout().part(WeightPart(target.kind()));
 }
 
 absl::Status WriteHomeHeader(Backend& backend, const BufferMemory& memory, int32_t layer,
