@@ -31,6 +31,8 @@
 
 namespace perigee {
 
+class DirectPublication;  // kernels/direct_publication.h
+
 enum class PeerAccess { kReadWrite, kReadOnly };
 
 // Memory of one backend. Unmapped and freed by its destructor, which never blocks on a peer.
@@ -310,6 +312,9 @@ class DataPath {
   // Publishes a wish to cancel at the entry of the next collective operation; all ranks leave
   // there.
   virtual void RequestCancel(bool wanted) = 0;
+
+  // Direct publication by this data path; null where it has none, and dispatch is the only way.
+  virtual DirectPublication* publication() { return nullptr; }
 
   virtual absl::optional<ErrorRecord> last_error() const = 0;
   virtual absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const = 0;

@@ -21,7 +21,7 @@ void SetWord(uint32_t& word, bool value) {
   std::atomic_ref<uint32_t>(word).store(value ? 1 : 0, std::memory_order_release);
 }
 
-class CudaDataPath final : public DataPath {
+class CudaDataPath final : public DataPath, public DirectPublication {
  public:
   explicit CudaDataPath(CudaRank rank) : rank_(std::move(rank)) {}
   ~CudaDataPath() override {
@@ -32,13 +32,7 @@ class CudaDataPath final : public DataPath {
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
-    absl::StatusOr<PlanPtr> plan = PlanPtr();
-    absl::Status status = Timed([&] {
-      plan = QueueDispatch(rank_, sequence, input, output);
-      return plan.status();
-    });
-    if (!status.ok()) return status;
-    return plan;
+    return TimedValue<PlanPtr>([&] { return QueueDispatch(rank_, sequence, input, output); });
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {
@@ -74,6 +68,23 @@ class CudaDataPath final : public DataPath {
   absl::Status ProbeCopy(CopyProbe probe) override {
     return Timed([&] { return QueueProbeCopy(rank_, probe); });
   }
+  absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override {
+    return TimedValue<TargetPtr>([&] { return QueuePrepareDispatch(rank_, sequence, input); });
+  }
+  absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override {
+    return Timed([&] { return QueuePreparePublication(rank_, target, route_weights); });
+  }
+  absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override {
+    return Timed([&] { return QueueStoreRows(rank_, target, hidden); });
+  }
+  absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
+                                  const DispatchOutput& output) override {
+    return TimedValue<PlanPtr>([&] { return QueuePublish(rank_, sequence, target, output); });
+  }
+  void DropTarget() override {
+    if (rank_.live.target != Sequence()) rank_.live = LiveRows();
+  }
+  DirectPublication* publication() override { return this; }
   absl::Status Decline(Sequence sequence) override {
     return Timed([&] { return QueueDecline(rank_, sequence); });
   }
@@ -140,6 +151,18 @@ class CudaDataPath final : public DataPath {
       rank_.queued.back().end = *std::move(end);
       return absl::OkStatus();
     });
+  }
+
+  // Of an operation that makes something.
+  template <typename Value, typename Queue>
+  absl::StatusOr<Value> TimedValue(const Queue& queue) {
+    absl::StatusOr<Value> value = Value();
+    absl::Status status = Timed([&] {
+      value = queue();
+      return value.status();
+    });
+    if (!status.ok()) return status;
+    return value;
   }
 
   mutable CudaRank rank_;

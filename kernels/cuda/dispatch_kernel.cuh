@@ -179,7 +179,7 @@ __device__ inline void ExpandHere(const PathView& path, const OperationMark& mar
                                   std::byte* shared) {
   if (WarpOfBlock() >= shape.warps) return;
   RowMover mover(shape, shared, WarpOfBlock(), /*again=*/true);
-  ExpandRows(path, mark, plan, shape, mover);
+  ExpandRows(path, mark, plan, /*own_too=*/false, shape, mover);
 }
 
 // A rank that refused an earlier operation of the queue has told the others, and declines.

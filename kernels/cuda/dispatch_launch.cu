@@ -4,6 +4,7 @@
 #include "kernels/cuda/dispatch_launch.h"
 #include "kernels/cuda/expand_kernel.cuh"
 #include "kernels/cuda/load_kernels.cuh"
+#include "kernels/cuda/publish_kernel.cuh"
 
 namespace perigee {
 namespace {
@@ -35,10 +36,33 @@ int LaunchKeep(const LaunchTarget& target, const PathView& path, const Operation
 }
 
 int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
-                 const PlanView& plan) {
+                 const PlanView& plan, bool own_too) {
   const MoverShape shape = ShapeOf(path, kExpandStages);
   return LaunchDependent(target, ExpandKernel, target.sms, shape.warps * kWarp,
-                         shape.shared_bytes(), path, mark, plan, shape);
+                         shape.shared_bytes(), path, mark, plan, own_too, shape);
+}
+
+int LaunchPlan(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+               const EntryArguments& entry, const PlanningArguments& planning) {
+  return LaunchDependent(target, PlanKernel, target.sms, kDispatchThreads, kDispatchSharedBytes,
+                         path, mark, entry, planning);
+}
+
+int LaunchSendRoutes(const LaunchTarget& target, const PathView& path, const SendArguments& send) {
+  return LaunchDependent(target, SendRoutesKernel, target.sms, kDispatchThreads, 0, path, send);
+}
+
+int LaunchStoreRows(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                    const SendArguments& send) {
+  const MoverShape shape = ShapeOf(path, kSendStages);
+  return LaunchDependent(target, StoreRowsKernel, target.sms, shape.warps * kWarp,
+                         shape.shared_bytes(), path, mark, send, shape);
+}
+
+int LaunchPublish(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                  const EntryArguments& entry, const PlanView& plan, bool expands_here) {
+  return LaunchDependent(target, PublishKernel, target.sms, kDispatchThreads, kDispatchSharedBytes,
+                         path, mark, entry, plan, expands_here, ShapeOf(path, kExpandStages));
 }
 
 int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const PlanView& plan,
@@ -55,11 +79,13 @@ int LaunchCopyPlan(const LaunchTarget& target, const PathView& path, const Opera
 }
 
 int LoadDispatchKernels() {
-  const int error = AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel,
-                                      KeepKernel, ExpandKernel);
+  const int error =
+      AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel, KeepKernel,
+                        ExpandKernel, PlanKernel, StoreRowsKernel, PublishKernel);
   if (error != 0) return error;
-  return LoadKernels(DispatchKernel, DispatchWithPlanKernel, KeepKernel, ExpandKernel,
-                     CopyUsedRowsKernel, CopyPlanKernel);
+  return LoadKernels(DispatchKernel, DispatchWithPlanKernel, KeepKernel, ExpandKernel, PlanKernel,
+                     SendRoutesKernel, StoreRowsKernel, PublishKernel, CopyUsedRowsKernel,
+                     CopyPlanKernel);
 }
 
 }  // namespace perigee

@@ -55,9 +55,23 @@ int LaunchKeep(const LaunchTarget& target, const PathView& path, const Operation
                const SendArguments& send);
 
 // After them, waiting for nobody: each primary row that has duplicates is read once and written to
-// them, unless its source has done so.
+// them, unless its source has done so; own_too: it has not.
 int LaunchExpand(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
-                 const PlanView& plan);
+                 const PlanView& plan, bool own_too = false);
+
+// The steps of a dispatch one by one (kernels/direct_publication.h). Up to the plan, with its entry
+// barrier, at which a bad route is told.
+int LaunchPlan(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+               const EntryArguments& entry, const PlanningArguments& planning);
+// All that it sends but the rows; waits for nobody.
+int LaunchSendRoutes(const LaunchTarget& target, const PathView& path, const SendArguments& send);
+// Rows of primaries, on any rank; waits for nobody.
+int LaunchStoreRows(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                    const SendArguments& send);
+// An entry barrier, behind which all ranks have stored everything; then lists the duplicates, and
+// with expands_here goes on with what LaunchExpand does with own_too.
+int LaunchPublish(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                  const EntryArguments& entry, const PlanView& plan, bool expands_here);
 
 // Copies of used rows and their weights; null where none is wanted.
 struct CopyArguments {

@@ -15,10 +15,11 @@
 
 namespace perigee {
 
-// A warp a group of duplicates at a time, a lane a duplicate. Called by the warps that `mover` may
-// be of.
+// A warp a group of duplicates at a time, a lane a duplicate. own_too: also those that a dispatch
+// writes at their source. Called by the warps that `mover` may be of.
 __device__ inline void ExpandRows(const PathView& path, const OperationMark& mark,
-                                  const PlanView& plan, const MoverShape& shape, RowMover& mover) {
+                                  const PlanView& plan, bool own_too, const MoverShape& shape,
+                                  RowMover& mover) {
   BFloat16* rows = path.shards[path.rank].rows;
   const int32_t used = UsedRows(plan, path.geometry);
   const RowTickets tickets(&path.grid->next[kExpandQueue], plan.counts->duplicate_groups,
@@ -26,27 +27,29 @@ __device__ inline void ExpandRows(const PathView& path, const OperationMark& mar
   mover.Move(tickets, [&](int64_t i) {
     RowMove move;
     const DeviceDuplicateGroup group = plan.duplicate_groups[i];
+    const bool written = group.is_own() && !own_too;
     // Of those that are written already, the list is looked at all the same.
-    if (!group.is_own()) move.from = RowAt(rows, group.primary_row, path.hidden);
+    if (!written) move.from = RowAt(rows, group.primary_row, path.hidden);
     if (LaneId() >= group.count()) return move;
     const int32_t row = plan.duplicate_rows[group.start + LaneId()];
     if (row < 0 || row >= used) {
       ReportLink(path, mark, row, group.primary_row, LaneId() + 1);
-    } else if (!group.is_own()) {
+    } else if (!written) {
       move.to = RowAt(rows, row, path.hidden);
     }
     return move;
   });
 }
 
-__global__ void ExpandKernel(PathView path, OperationMark mark, PlanView plan, MoverShape shape) {
+__global__ void ExpandKernel(PathView path, OperationMark mark, PlanView plan, bool own_too,
+                             MoverShape shape) {
   extern __shared__ __align__(kSharedAlignment) uint4 shared[];
   AwaitKernelAhead();
   if (Stopped(path)) return;
   LaunchDependents();
   RowMover mover(shape, reinterpret_cast<std::byte*>(shared),
                  static_cast<int32_t>(threadIdx.x / 32));
-  ExpandRows(path, mark, plan, shape, mover);
+  ExpandRows(path, mark, plan, own_too, shape, mover);
 }
 
 __global__ void __launch_bounds__(kRowThreads)

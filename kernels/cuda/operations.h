@@ -1,4 +1,5 @@
-// The operations of one rank, as they are queued. Contracts: kernels/backend.h; each refuses bad
+// The operations of one rank, as they are queued. Contracts: kernels/backend.h and
+// kernels/direct_publication.h; each refuses bad
 // arguments at once and queues the rest, what becomes of which Settle tells.
 #ifndef PERIGEE_KERNELS_CUDA_OPERATIONS_H_
 #define PERIGEE_KERNELS_CUDA_OPERATIONS_H_
@@ -7,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_rank.h"
+#include "kernels/direct_publication.h"
 
 namespace perigee {
 
@@ -14,6 +16,18 @@ absl::StatusOr<PlanPtr> QueueDispatch(CudaRank& rank, Sequence sequence, const D
                                       const DispatchOutput& output);
 absl::Status QueueDispatchWithPlan(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                                    const DispatchInput& input, const DispatchOutput& output);
+// The last step of a dispatch or a publication: copies for a caller that does not read in place.
+int LaunchOutput(const CudaRank& rank, const OperationMark& mark, const PlanView& plan,
+                 const DispatchOutput& output);
+
+absl::StatusOr<TargetPtr> QueuePrepareDispatch(CudaRank& rank, Sequence sequence,
+                                               const TargetInput& input);
+absl::Status QueuePreparePublication(CudaRank& rank, const TargetPtr& target,
+                                     const float* route_weights);
+absl::Status QueueStoreRows(CudaRank& rank, const TargetPtr& target, const BFloat16* hidden);
+absl::StatusOr<PlanPtr> QueuePublish(CudaRank& rank, Sequence sequence, const TargetPtr& target,
+                                     const DispatchOutput& output);
+
 absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                                   const ExpertWeights& weights);
 // The copies run on a stream of their own, up to the join.

@@ -27,18 +27,20 @@ absl::Status QueueDelivery(CudaRank& rank, const OperationMark& mark, const Send
   if (error == 0 && !send.expands_here) {
     error = LaunchExpand(rank.local_target(), rank.view, mark, send.plan);
   }
-  if (error == 0) {
-    const CopyArguments copy{output.rows, rank.own().rows, output.row_weights,
-                             rank.own().row_weights};
-    error = LaunchCopyUsedRows(rank.local_target(), rank.view, send.plan, copy);
-  }
-  if (error == 0 && output.plan.sequence != nullptr) {
-    error = LaunchCopyPlan(rank.local_target(), rank.view, mark, send.plan, output.plan);
-  }
+  if (error == 0) error = LaunchOutput(rank, mark, send.plan, output);
   return LaunchStatus(rank, error, "dispatch");
 }
 
 }  // namespace
+
+int LaunchOutput(const CudaRank& rank, const OperationMark& mark, const PlanView& plan,
+                 const DispatchOutput& output) {
+  const CopyArguments copy{output.rows, rank.own().rows, output.row_weights,
+                           rank.own().row_weights};
+  const int error = LaunchCopyUsedRows(rank.local_target(), rank.view, plan, copy);
+  if (error != 0 || output.plan.sequence == nullptr) return error;
+  return LaunchCopyPlan(rank.local_target(), rank.view, mark, plan, output.plan);
+}
 
 absl::StatusOr<PlanPtr> QueueDispatch(CudaRank& rank, Sequence sequence, const DispatchInput& input,
                                       const DispatchOutput& output) {

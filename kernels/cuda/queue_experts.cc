@@ -158,7 +158,10 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   const int error = LaunchRunExperts(rank.target(), rank.view, mark, arguments);
   if (status = LaunchStatus(rank, error, "run experts"); !status.ok()) return status;
   // In place: what was dispatched has become expert output of the same plan.
-  if (in_shard) rank.live.rows = (*plan)->tag().sequence;
+  if (in_shard) {
+    rank.live.rows = (*plan)->tag().sequence;
+    rank.live.target = Sequence(0);
+  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@ namespace perigee {
 absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
   absl::Status status = rank.progress->BeginLocal(Operation::kProbeCopy);
   if (!status.ok()) return status;
+  if (status = CheckShardFree(rank); !status.ok()) return status;
   if (probe == CopyProbe::kNothing) {
     rank.queued.push_back({.mark = MarkOf(rank, Operation::kProbeCopy)});
     return absl::OkStatus();

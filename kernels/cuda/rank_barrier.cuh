@@ -153,8 +153,9 @@ __device__ inline uint32_t EntryFlags(const PathView& path, const EntryArguments
   uint32_t flags = entry.flags;
   if (site.cancel_wanted != 0) flags |= kEntryCancelWanted;
   if (path.state->stop == static_cast<uint32_t>(PathStop::kDecline)) return flags | kEntryDeclined;
-  const bool has_routes =
-      entry.statement.descriptor.operation == static_cast<uint32_t>(Operation::kDispatch);
+  const uint32_t operation = entry.statement.descriptor.operation;
+  const bool has_routes = operation == static_cast<uint32_t>(Operation::kDispatch) ||
+                          operation == static_cast<uint32_t>(Operation::kPrepareDispatch);
   if (has_routes && path.state->bad_route != UINT32_MAX) flags |= kEntryBadRoute;
   return flags;
 }

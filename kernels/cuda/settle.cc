@@ -103,8 +103,10 @@ bool IsRefusal(ReportKind kind) {
   return kind == ReportKind::kSlotRefused || kind == ReportKind::kHomeRefused;
 }
 
-// What the shard holds after the failure. What was queued behind it has not touched the shard.
+// What the shard holds after the failure. What was queued behind it has not touched the shard. A
+// target goes with it: what was queued may have published it.
 LiveRows LiveAfterFailure(ReportKind kind, const QueuedOperation& queued) {
+  if (queued.live_before.target != Sequence()) return LiveRows();
   if (IsRefusal(kind)) return queued.live_before;
   const bool left_alone = kind == ReportKind::kEntries || kind == ReportKind::kStaleHome ||
                           kind == ReportKind::kHomeChanged;

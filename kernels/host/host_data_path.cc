@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "kernels/common/shared_words.h"
+#include "kernels/direct_publication.h"
 #include "kernels/host/collective.h"
 #include "kernels/host/combine.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
 #include "kernels/host/prefetch.h"
+#include "kernels/host/publish.h"
 #include "kernels/host/reduce_gradients.h"
 #include "kernels/host/run_experts.h"
 #include "kernels/rank/argument_checks.h"
@@ -33,18 +35,14 @@ std::unique_ptr<Collective> MakeCollective(const HostRank& rank, const DataPathO
   return std::make_unique<Collective>(std::move(collective));
 }
 
-class HostDataPath final : public DataPath {
+class HostDataPath final : public DataPath, public DirectPublication {
  public:
   explicit HostDataPath(HostRank rank) : rank_(std::move(rank)) {}
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
     absl::StatusOr<PlanPtr> plan = HostDispatch(rank_, sequence, input, output);
-    if (!plan.ok() || output.plan.sequence == nullptr) return plan;
-    const absl::StatusOr<PlanTensors> tensors = ReadPlan(*plan);
-    if (!tensors.ok()) return tensors.status();
-    WritePlan(*tensors, sequence, output.plan);
-    return plan;
+    return plan.ok() ? WithPlanOut(sequence, *std::move(plan), output) : plan;
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {
@@ -76,6 +74,7 @@ class HostDataPath final : public DataPath {
   absl::Status ProbeCopy(CopyProbe probe) override {
     absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
     if (!status.ok() || probe == CopyProbe::kNothing) return status;
+    if (status = CheckShardFree(rank_); !status.ok()) return status;
     const int64_t half = rank_.logical_rows() / 2;
     const int32_t next = (rank_.rank.value + 1) % rank_.geometry.ranks;
     const ShardView& to = probe == CopyProbe::kOwnShard ? rank_.own() : rank_.shards[next];
@@ -83,6 +82,24 @@ class HostDataPath final : public DataPath {
     rank_.live = LiveRows();
     return absl::OkStatus();
   }
+  absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override {
+    return HostPrepareDispatch(rank_, sequence, input);
+  }
+  absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override {
+    return HostPreparePublication(rank_, target, route_weights);
+  }
+  absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override {
+    return HostStoreRows(rank_, target, hidden);
+  }
+  absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
+                                  const DispatchOutput& output) override {
+    absl::StatusOr<PlanPtr> plan = HostPublish(rank_, sequence, target, output);
+    return plan.ok() ? WithPlanOut(sequence, *std::move(plan), output) : plan;
+  }
+  void DropTarget() override {
+    if (rank_.live.target != Sequence()) rank_.live = LiveRows();
+  }
+  DirectPublication* publication() override { return this; }
   absl::Status Decline(Sequence sequence) override { return rank_.collective->Decline(sequence); }
 
   // Every operation has ended when its call returns.
@@ -103,6 +120,16 @@ class HostDataPath final : public DataPath {
   float* row_weights() const override { return rank_.own().row_weights; }
 
  private:
+  // Also where the caller wants to read it.
+  absl::StatusOr<PlanPtr> WithPlanOut(Sequence sequence, PlanPtr plan,
+                                      const DispatchOutput& output) const {
+    if (output.plan.sequence == nullptr) return plan;
+    const absl::StatusOr<PlanTensors> tensors = ReadPlan(plan);
+    if (!tensors.ok()) return tensors.status();
+    WritePlan(*tensors, sequence, output.plan);
+    return plan;
+  }
+
   HostRank rank_;
 };
 

@@ -117,7 +117,7 @@ absl::Status HostRunExperts(HostRank& rank, const PlanPtr& handle, const ExpertW
   if (!work.ok()) return work.status();
 
   const bool in_shard = input.output == rank.own().rows;
-  if (in_shard) rank.live.rows = Sequence(0);
+  if (in_shard) rank.live.rows = rank.live.target = Sequence(0);
   RunChunks(rank, *work, weights.shape, input);
   ZeroOutputPadding(rank, **plan, input.output);
   if (status = rank.collective->CheckNotAborted(); !status.ok()) return status;

@@ -20,6 +20,10 @@ enum class Operation : uint32_t {
   kBarrier = 6,
   kProbeCopy = 7,  // local, for measuring
   kReduceGradients = 8,
+  kPrepareDispatch = 9,
+  kPreparePublication = 10,  // local
+  kStoreRows = 11,           // local
+  kPublish = 12,
 };
 
 // What all ranks must agree on before a collective operation touches a peer's memory. Token counts

@@ -194,6 +194,14 @@ std::string OperationName(uint32_t operation) {
       return "combine";
     case Operation::kBarrier:
       return "barrier";
+    case Operation::kPrepareDispatch:
+      return "prepare dispatch";
+    case Operation::kPreparePublication:
+      return "prepare publication";
+    case Operation::kStoreRows:
+      return "store rows";
+    case Operation::kPublish:
+      return "publish";
     case Operation::kProbeCopy:
       return "copy probe";
   }

@@ -52,23 +52,6 @@ absl::Status CheckShards(const DataPathOptions& options, size_t granularity_byte
   return absl::OkStatus();
 }
 
-// Where [data, data + bytes) meets this rank's shard an operation would overwrite it while it reads
-// it.
-absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
-                               size_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  const auto meets = [&](const void* part, size_t part_bytes) {
-    const auto first = reinterpret_cast<uintptr_t>(part);
-    return bytes > 0 && begin + bytes > first && begin < first + part_bytes;
-  };
-  if (!meets(shape.own().control, shape.layout.words_bytes()) &&
-      !meets(shape.own().rows, shape.layout.rows_bytes())) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " lies in the shard that the operation uses; expected other memory"));
-}
-
 absl::Status CheckLive(const char* what, Sequence held, Sequence wanted) {
   if (held == wanted) return absl::OkStatus();
   const std::string holder =
@@ -115,11 +98,9 @@ absl::Status CheckDispatchMemory(const RankShape& shape, const DispatchInput& in
         absl::StrCat("hidden is null, expected ", input.token_count, " tokens"));
   }
   return FirstError({
+      CheckShardFree(shape),
       CheckOutsideShard(shape, "hidden", input.hidden, shape.row_bytes(input.token_count)),
-      CheckOutsideShard(shape, "output rows", output.rows,
-                        output.rows ? shape.row_bytes(shape.logical_rows()) : 0),
-      CheckOutsideShard(shape, "output row weights", output.row_weights,
-                        output.row_weights ? shape.logical_rows() * sizeof(float) : 0),
+      CheckDispatchOutput(shape, output),
   });
 }
 
@@ -210,6 +191,39 @@ absl::Status CheckPlanOwner(const RankShape& shape, const ObjectTag& tag, RankId
   return absl::InvalidArgumentError(absl::StrCat(
       "plan is of ", DescribeOwner(made_by, tag.buffer, tag.generation), ", expected one of ",
       DescribeOwner(shape.rank, shape.buffer, shape.generation)));
+}
+
+// Where [data, data + bytes) meets this rank's shard an operation would overwrite it while it reads
+// it.
+absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
+                               size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const auto meets = [&](const void* part, size_t part_bytes) {
+    const auto first = reinterpret_cast<uintptr_t>(part);
+    return bytes > 0 && begin + bytes > first && begin < first + part_bytes;
+  };
+  if (!meets(shape.own().control, shape.layout.words_bytes()) &&
+      !meets(shape.own().rows, shape.layout.rows_bytes())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " lies in the shard that the operation uses; expected other memory"));
+}
+
+absl::Status CheckShardFree(const RankShape& shape) {
+  if (!shape.live.prepared) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the publication of the target of sequence ", shape.live.target.value,
+                   " is prepared: until it is published nothing else may write the shard"));
+}
+
+absl::Status CheckDispatchOutput(const RankShape& shape, const DispatchOutput& output) {
+  return FirstError({
+      CheckOutsideShard(shape, "output rows", output.rows,
+                        output.rows ? shape.row_bytes(shape.logical_rows()) : 0),
+      CheckOutsideShard(shape, "output row weights", output.row_weights,
+                        output.row_weights ? shape.logical_rows() * sizeof(float) : 0),
+  });
 }
 
 absl::Status CheckDispatch(const RankShape& shape, const DispatchInput& input,
@@ -308,7 +322,7 @@ absl::Status CheckRunExperts(const RankShape& shape, const PlanFacts& plan,
       CheckWeights(shape, weights),
       CheckRowsSource(shape, plan, input.rows),
       CheckWeightsSource(shape, plan, input.row_weights),
-      input.output == shape.own().rows ? absl::OkStatus()
+      input.output == shape.own().rows ? CheckShardFree(shape)
                                        : CheckOutsideShard(shape, "output", input.output, bytes),
   });
 }
@@ -325,6 +339,7 @@ absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const C
         "row weights and output route weights: one is null, expected both or none");
   }
   return FirstError({
+      CheckShardFree(shape),
       CheckRowsSource(shape, plan, input.rows),
       CheckCombinedWeights(shape, plan, input),
       CheckOutsideShard(shape, "output hidden", output.hidden,

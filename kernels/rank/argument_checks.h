@@ -35,6 +35,13 @@ struct PlanFacts {
 // Unless this rank's data path of this buffer and generation made the plan. made_by: the rank.
 absl::Status CheckPlanOwner(const RankShape& shape, const ObjectTag& tag, RankId made_by);
 
+// A prepared publication (kernels/direct_publication.h) has the shard for itself.
+absl::Status CheckShardFree(const RankShape& shape);
+// `what`, `bytes` long, does not meet the shard that the operation uses.
+absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
+                               size_t bytes);
+
+absl::Status CheckDispatchOutput(const RankShape& shape, const DispatchOutput& output);
 absl::Status CheckDispatch(const RankShape& shape, const DispatchInput& input,
                            const DispatchOutput& output);
 absl::Status CheckDispatchWithPlan(const RankShape& shape, const PlanFacts& plan,

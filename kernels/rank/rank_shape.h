@@ -21,6 +21,10 @@ namespace perigee {
 struct LiveRows {
   Sequence rows;
   Sequence weights;
+  // The target that producers may be writing to, on any rank; 0: none.
+  Sequence target = {};
+  bool prepared = false;       // its publication is, and nothing else may write the shard
+  bool sends_weights = false;  // with it
 };
 
 struct RankShape {

@@ -73,7 +73,7 @@ void RankGroup::MapShards() {
     path.hidden = options_.hidden;
     path.rank = RankId(rank);
     path.buffer = BufferId(3);
-    path.generation = Generation(7);
+    path.generation = options_.generation;
     path.transport = backends_.transport();
     path.rendezvous = rendezvous;
     path.operation_timeout = options_.operation_timeout;

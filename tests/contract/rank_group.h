@@ -25,6 +25,7 @@ struct RankGroupOptions {
   absl::Duration warmup_timeout = absl::ZeroDuration();  // of the first operation; zero: the same
   int threads = 1;
   int32_t intermediate = 0;  // H', where a test computes while other ranks wait
+  Generation generation = Generation(7);
 };
 
 // One rank's tokens, all S rows of them; the first token_count are valid.

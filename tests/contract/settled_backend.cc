@@ -3,20 +3,18 @@
 #include <string>
 #include <utility>
 
+#include "kernels/direct_publication.h"
+
 namespace perigee {
 namespace {
 
-class SettledDataPath final : public DataPath {
+class SettledDataPath final : public DataPath, public DirectPublication {
  public:
   explicit SettledDataPath(std::unique_ptr<DataPath> path) : path_(std::move(path)) {}
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
-    absl::StatusOr<PlanPtr> plan = path_->Dispatch(sequence, input, output);
-    if (!plan.ok()) return plan;
-    absl::Status status = path_->Synchronize();
-    if (!status.ok()) return status;
-    return plan;
+    return SettleValue(path_->Dispatch(sequence, input, output));
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {
@@ -40,6 +38,23 @@ class SettledDataPath final : public DataPath {
   }
   absl::Status Barrier(Sequence sequence) override { return Settle(path_->Barrier(sequence)); }
   absl::Status ProbeCopy(CopyProbe probe) override { return Settle(path_->ProbeCopy(probe)); }
+  absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override {
+    return SettleValue(path_->publication()->PrepareDispatch(sequence, input));
+  }
+  absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override {
+    return Settle(path_->publication()->PreparePublication(target, route_weights));
+  }
+  absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override {
+    return Settle(path_->publication()->StoreRows(target, hidden));
+  }
+  absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
+                                  const DispatchOutput& output) override {
+    return SettleValue(path_->publication()->Publish(sequence, target, output));
+  }
+  void DropTarget() override { path_->publication()->DropTarget(); }
+  DirectPublication* publication() override {
+    return path_->publication() == nullptr ? nullptr : this;
+  }
   absl::Status Decline(Sequence sequence) override { return Settle(path_->Decline(sequence)); }
   absl::Status Synchronize() override { return path_->Synchronize(); }
 
@@ -55,6 +70,13 @@ class SettledDataPath final : public DataPath {
   float* row_weights() const override { return path_->row_weights(); }
 
  private:
+  template <typename T>
+  absl::StatusOr<T> SettleValue(absl::StatusOr<T> value) {
+    if (!value.ok()) return value;
+    absl::Status status = path_->Synchronize();
+    if (!status.ok()) return status;
+    return value;
+  }
   absl::Status Settle(absl::Status status) {
     return status.ok() ? path_->Synchronize() : std::move(status);
   }
