@@ -49,6 +49,7 @@ class TargetHandle {
  public:
   virtual ~TargetHandle() = default;
   virtual ObjectTag tag() const = 0;
+  virtual int32_t token_count() const = 0;
   virtual const ProducerView& producer() const = 0;
 };
 using TargetPtr = std::shared_ptr<const TargetHandle>;

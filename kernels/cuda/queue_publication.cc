@@ -17,9 +17,10 @@ class CudaTarget final : public TargetHandle {
   }
 
   ObjectTag tag() const override { return plan_->tag(); }
+  int32_t token_count() const override { return plan_->facts().token_count; }
   const ProducerView& producer() const override { return producer_; }
   const std::shared_ptr<CudaPlan>& plan() const { return plan_; }
-  TargetFacts facts() const { return {tag(), plan_->rank(), plan_->facts().token_count}; }
+  TargetFacts facts() const { return {tag(), plan_->rank(), token_count()}; }
 
  private:
   const std::shared_ptr<CudaPlan> plan_;  // complete when it is published

@@ -20,6 +20,7 @@ class HostTarget final : public TargetHandle {
   }
 
   ObjectTag tag() const override { return facts_.tag; }
+  int32_t token_count() const override { return facts_.token_count; }
   const ProducerView& producer() const override { return producer_; }
   const TargetFacts& facts() const { return facts_; }
   const Planned& planned() const { return planned_; }

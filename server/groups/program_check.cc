@@ -74,6 +74,35 @@ absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
   return check.status();
 }
 
+// Of the steps of a direct publication.
+absl::Status CheckPublication(int index, const v1::ProgramOperation& operation,
+                              const v1::BufferShape& shape) {
+  switch (operation.operation_case()) {
+    case v1::ProgramOperation::kPrepareDispatch:
+      return OperationCheck(index, "prepare_dispatch", shape)
+          .Named("topk_experts", operation.prepare_dispatch().topk_experts())
+          .Named("target", operation.prepare_dispatch().target())
+          .status();
+    case v1::ProgramOperation::kPreparePublication:
+      return OperationCheck(index, "prepare_publication", shape)
+          .Named("target", operation.prepare_publication().target())
+          .MayBeNamed("route_weights", operation.prepare_publication().route_weights())
+          .status();
+    case v1::ProgramOperation::kStoreRows:
+      return OperationCheck(index, "store_rows", shape)
+          .Named("target", operation.store_rows().target())
+          .Named("hidden", operation.store_rows().hidden())
+          .status();
+    case v1::ProgramOperation::kPublish:
+      return OperationCheck(index, "publish", shape)
+          .Named("target", operation.publish().target())
+          .Named("plan", operation.publish().plan())
+          .status();
+    default:
+      return absl::OkStatus();
+  }
+}
+
 absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
                             const v1::BufferShape& shape) {
   switch (operation.operation_case()) {
@@ -106,6 +135,11 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
           .Named("plan", operation.reduce_gradients().plan())
           .HasGradients(operation.reduce_gradients().layer())
           .status();
+    case v1::ProgramOperation::kPrepareDispatch:
+    case v1::ProgramOperation::kPreparePublication:
+    case v1::ProgramOperation::kStoreRows:
+    case v1::ProgramOperation::kPublish:
+      return CheckPublication(index, operation, shape);
     case v1::ProgramOperation::kBarrier:
     case v1::ProgramOperation::kProbeCopy:
       return absl::OkStatus();
@@ -115,7 +149,8 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
   return absl::InvalidArgumentError(
       absl::StrCat("operation ", index,
                    " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
-                   "barrier, probe_copy or reduce_gradients"));
+                   "barrier, probe_copy, reduce_gradients, prepare_dispatch, "
+                   "prepare_publication, store_rows or publish"));
 }
 
 absl::Status CheckKeptDurations(const v1::Program& program) {

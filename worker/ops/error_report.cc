@@ -125,6 +125,14 @@ std::string WireOperationName(uint32_t operation) {
       return "barrier";
     case Operation::kProbeCopy:
       return "probe_copy";
+    case Operation::kPrepareDispatch:
+      return "prepare_dispatch";
+    case Operation::kPreparePublication:
+      return "prepare_publication";
+    case Operation::kStoreRows:
+      return "store_rows";
+    case Operation::kPublish:
+      return "publish";
     case Operation::kNone:
       return "";
   }

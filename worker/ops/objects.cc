@@ -30,6 +30,10 @@ std::string DescribeRows(const ShardRows& rows) {
                           " that writes them ended early");
     case RowsState::kOverwritten:
       return absl::StrCat("rows that a copy after sequence ", rows.ended.value, " went over");
+    case RowsState::kTarget:
+      return absl::StrCat("the target ", Describe(rows.tag));
+    case RowsState::kPrepared:
+      return absl::StrCat("the target ", Describe(rows.tag), ", whose publication is prepared");
   }
   return "unknown rows";
 }
@@ -91,6 +95,52 @@ absl::Status BufferObjects::CheckRows(const PlanHandle& plan, bool needs_weights
   return absl::OkStatus();
 }
 
+absl::Status BufferObjects::CheckShardFree() const {
+  if (rows_.state != RowsState::kPrepared) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("the shard holds ", DescribeRows(rows_),
+                                                 ": nothing else may write it until then")),
+      kReasonPublicationPending);
+}
+
+absl::StatusOr<TargetPtr> BufferObjects::FindTarget(const std::string& name) const {
+  const bool lives = (rows_.state == RowsState::kTarget || rows_.state == RowsState::kPrepared) &&
+                     target_ != nullptr && target_->tag() == rows_.tag;
+  if (lives && name == target_name_) return target_;
+  return StaleObject(absl::StrCat("there is no target '", name, "'; the shard holds ",
+                                  DescribeRows(rows_), lives ? ", named '" : "",
+                                  lives ? target_name_ + "'" : "", "; ", DescribeLiving()));
+}
+
+absl::StatusOr<std::string> BufferObjects::FindPreparedToken(const std::string& name) const {
+  const absl::StatusOr<TargetPtr> target = FindTarget(name);
+  if (!target.ok()) return target.status();
+  if (rows_.state == RowsState::kPrepared) return token_;
+  return StaleObject(absl::StrCat("the publication of target '", name, "' ",
+                                  Describe((*target)->tag()), " is not prepared"));
+}
+
+void BufferObjects::KeepTarget(const std::string& name, TargetPtr target) {
+  rows_ = ShardRows{RowsState::kTarget, target->tag(), ObjectTag(), false, Sequence()};
+  target_name_ = name;
+  target_ = std::move(target);
+  token_.clear();
+}
+
+void BufferObjects::PublicationPrepared(std::string token, bool has_weights) {
+  rows_.state = RowsState::kPrepared;
+  rows_.has_weights = has_weights;
+  token_ = std::move(token);
+}
+
+void BufferObjects::DropTarget() {
+  if (rows_.state == RowsState::kTarget || rows_.state == RowsState::kPrepared) {
+    RowsUndefined(rows_.tag.sequence);
+  }
+  target_.reset();
+  token_.clear();
+}
+
 void BufferObjects::RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights) {
   rows_ = ShardRows{RowsState::kDispatched, ObjectTag{buffer_, generation_, sequence}, plan,
                     has_weights, Sequence()};
@@ -122,6 +172,8 @@ void BufferObjects::KeepPlan(const std::string& name, PlanPtr plan) {
 void BufferObjects::Clear() {
   plans_.clear();
   rows_ = ShardRows();
+  target_.reset();
+  token_.clear();
 }
 
 }  // namespace perigee

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
+#include "kernels/direct_publication.h"
 #include "kernels/layout/operation.h"
 
 namespace perigee {
@@ -27,6 +28,8 @@ enum class RowsState {
   kConsumed,      // combine has summed duplicates into them
   kUndefined,     // an operation that writes them ended early
   kOverwritten,   // probe_copy has copied over them
+  kTarget,        // producers may be writing them, for the target that lives
+  kPrepared,      // likewise, and the target's publication has the shard for itself
 };
 
 // The rows in the shard.
@@ -42,6 +45,8 @@ class BufferObjects {
  public:
   BufferObjects(std::string buffer_name, BufferId buffer, Generation generation);
 
+  BufferId buffer() const { return buffer_; }
+
   // Whether an object of another buffer or generation is used here.
   absl::Status CheckAlive(absl::string_view object, const ObjectTag& tag) const;
   // The plan kept under `name`.
@@ -53,7 +58,21 @@ class BufferObjects {
   absl::Status CheckRowsForExperts(const PlanHandle& plan, bool needs_weights) const;
   absl::Status CheckRowsForCombine(const PlanHandle& plan, bool needs_weights) const;
 
-  // A dispatch has ended well; `plan` is what its rows lie by.
+  // Whether nothing but a publication may write the shard: PUBLICATION_PENDING.
+  absl::Status CheckShardFree() const;
+  // The target of this name, where it lives.
+  absl::StatusOr<TargetPtr> FindTarget(const std::string& name) const;
+  // The token that its publication holds, where it is prepared.
+  absl::StatusOr<std::string> FindPreparedToken(const std::string& name) const;
+
+  // prepare_dispatch has ended well: the target takes the place of what the shard held.
+  void KeepTarget(const std::string& name, TargetPtr target);
+  // Of the target that lives.
+  void PublicationPrepared(std::string token, bool has_weights);
+  // The target that lives, if one does, is over, and the rows are undefined.
+  void DropTarget();
+
+  // A dispatch or a publication has ended well; `plan` is what its rows lie by.
   void RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights);
   void RowsComputed();                    // run_experts in place
   void RowsConsumed(Sequence sequence);   // combine in place
@@ -83,6 +102,10 @@ class BufferObjects {
   const Generation generation_;
   std::map<std::string, PlanPtr> plans_;
   ShardRows rows_;
+  // Of the last prepare_dispatch; it lives while rows_ says so.
+  std::string target_name_;
+  TargetPtr target_;
+  std::string token_;  // that its publication holds
   Sequence last_sequence_;
 };
 

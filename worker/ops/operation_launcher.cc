@@ -19,7 +19,8 @@ Element* Elements(const std::shared_ptr<StoredTensor>& tensor) {
 }
 
 bool WritesShard(const v1::ProgramOperation& operation) {
-  return operation.has_dispatch() || operation.has_combine();
+  return operation.has_dispatch() || operation.has_combine() || operation.has_prepare_dispatch() ||
+         operation.has_publish();
 }
 
 }  // namespace
@@ -52,6 +53,14 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
       return ReduceGradients(operation.reduce_gradients(), sequence);
     case v1::ProgramOperation::kProbeCopy:
       return ProbeCopy(operation.probe_copy());
+    case v1::ProgramOperation::kPrepareDispatch:
+      return PrepareDispatch(operation.prepare_dispatch(), sequence);
+    case v1::ProgramOperation::kPreparePublication:
+      return PreparePublication(operation.prepare_publication());
+    case v1::ProgramOperation::kStoreRows:
+      return StoreRows(operation.store_rows());
+    case v1::ProgramOperation::kPublish:
+      return Publish(operation.publish(), sequence);
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;
   }
@@ -79,19 +88,27 @@ Failure OperationLauncher::Settle() {
   return failure;
 }
 
+absl::StatusOr<std::shared_ptr<StoredTensor>> OperationLauncher::FindInput(const std::string& name,
+                                                                           v1::TensorDtype dtype,
+                                                                           int64_t tokens,
+                                                                           int64_t width) const {
+  absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
+  if (!tensor.ok()) return tensor;
+  if (tokens < 0) tokens = (*tensor)->spec().shape[0];
+  const TensorSpec expected = MakeTensorSpec(dtype, {tokens, width});
+  if ((*tensor)->spec() == expected) return tensor;
+  return StaleObject(absl::StrCat("tensor '", name, "' is ", Describe((*tensor)->spec()),
+                                  ", expected ", Describe(expected)));
+}
+
 absl::StatusOr<OperationLauncher::DispatchTensors> OperationLauncher::FindInputs(
     const v1::DispatchOperation& operation) const {
   DispatchTensors found;
   int64_t tokens = -1;
-  const auto find = [&](const std::string& name, v1::TensorDtype dtype,
-                        int64_t width) -> absl::StatusOr<std::shared_ptr<StoredTensor>> {
-    absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
-    if (!tensor.ok()) return tensor;
-    if (tokens < 0) tokens = (*tensor)->spec().shape[0];
-    const TensorSpec expected = MakeTensorSpec(dtype, {tokens, width});
-    if ((*tensor)->spec() == expected) return tensor;
-    return StaleObject(absl::StrCat("tensor '", name, "' is ", Describe((*tensor)->spec()),
-                                    ", expected ", Describe(expected)));
+  const auto find = [&](const std::string& name, v1::TensorDtype dtype, int64_t width) {
+    auto tensor = FindInput(name, dtype, tokens, width);
+    if (tensor.ok()) tokens = (*tensor)->spec().shape[0];
+    return tensor;
   };
   absl::StatusOr<std::shared_ptr<StoredTensor>> tensor =
       find(operation.hidden(), v1::TENSOR_DTYPE_BFLOAT16, site_.shape.hidden);
@@ -125,14 +142,70 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
   RankOperations::Dispatched dispatched = operations_.Dispatch(
       sequence, inputs->input, inputs->route_weights != nullptr, *std::move(plan));
   if (!dispatched.plan) return std::move(dispatched.failure);
-  unsettled_.rows = true;
   if (plans) {
-    site_.objects.KeepPlan(operation.plan(), dispatched.plan);
-    unsettled_.plans.push_back(operation.plan());
+    KeepMadePlan(operation.plan(), std::move(dispatched.plan), inputs->input.token_count);
+    return Failure();
   }
+  unsettled_.rows = true;
   last_plan_ = std::move(dispatched.plan);
   last_token_count_ = inputs->input.token_count;
   return Failure();
+}
+
+Failure OperationLauncher::PrepareDispatch(const v1::PrepareDispatchOperation& operation,
+                                           Sequence sequence) {
+  const auto routes =
+      FindInput(operation.topk_experts(), v1::TENSOR_DTYPE_INT32, -1, site_.shape.geometry.topk);
+  if (!routes.ok()) return Refused(routes.status());
+  const auto tokens = static_cast<int32_t>((*routes)->spec().shape[0]);
+  Failure failure = operations_.PrepareDispatch(sequence, operation.target(),
+                                                {Elements<int32_t>(*routes), tokens});
+  if (failure.status.ok()) unsettled_.rows = true;
+  return failure;
+}
+
+Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperation& operation) {
+  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
+  if (!target.ok()) return Refused(target.status());
+  std::shared_ptr<StoredTensor> weights;
+  if (!operation.route_weights().empty()) {
+    auto found = FindInput(operation.route_weights(), v1::TENSOR_DTYPE_FLOAT32,
+                           (*target)->token_count(), site_.shape.geometry.topk);
+    if (!found.ok()) return Refused(found.status());
+    weights = *std::move(found);
+  }
+  const std::string* token = nullptr;
+  if (operation.tokens_size() > 0) token = &operation.tokens(site_.memory.rank().value);
+  return operations_.PreparePublication(operation.target(), Elements<float>(weights),
+                                        weights != nullptr, token);
+}
+
+Failure OperationLauncher::StoreRows(const v1::StoreRowsOperation& operation) {
+  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
+  if (!target.ok()) return Refused(target.status());
+  const auto hidden = FindInput(operation.hidden(), v1::TENSOR_DTYPE_BFLOAT16,
+                                (*target)->token_count(), site_.shape.hidden);
+  if (!hidden.ok()) return Refused(hidden.status());
+  return operations_.StoreRows(operation.target(), Elements<BFloat16>(*hidden));
+}
+
+Failure OperationLauncher::Publish(const v1::PublishOperation& operation, Sequence sequence) {
+  absl::Status status = site_.objects.CheckPlanRoom(operation.plan());
+  if (!status.ok()) return Refused(status);
+  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
+  if (!target.ok()) return Refused(target.status());
+  RankOperations::Dispatched published = operations_.Publish(sequence, operation.target());
+  if (!published.plan) return std::move(published.failure);
+  KeepMadePlan(operation.plan(), std::move(published.plan), (*target)->token_count());
+  return Failure();
+}
+
+void OperationLauncher::KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count) {
+  unsettled_.rows = true;
+  site_.objects.KeepPlan(name, plan);
+  unsettled_.plans.push_back(name);
+  last_plan_ = std::move(plan);
+  last_token_count_ = token_count;
 }
 
 Failure OperationLauncher::Prefetch(const v1::PrefetchWeightsOperation& operation,

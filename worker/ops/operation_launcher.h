@@ -38,7 +38,11 @@ class OperationLauncher {
   // is nothing to wait for. After a failure nothing of it counts: plans, rows and outputs are gone.
   Failure Settle();
 
-  // What the last dispatch did; none before there is one, or where it cannot be read.
+  // The program has failed: what it has not published will not be.
+  void DropTarget() { operations_.DropTarget(); }
+
+  // What the last dispatch or publication did; none before there is one, or where it cannot be
+  // read.
   absl::optional<v1::PlanSummary> SummariseLastPlan() const;
 
  private:
@@ -55,7 +59,17 @@ class OperationLauncher {
   Failure ReduceGradients(const v1::ReduceGradientsOperation& operation, Sequence sequence);
   Failure ProbeCopy(const v1::ProbeCopyOperation& operation);
 
+  Failure PrepareDispatch(const v1::PrepareDispatchOperation& operation, Sequence sequence);
+  Failure PreparePublication(const v1::PreparePublicationOperation& operation);
+  Failure StoreRows(const v1::StoreRowsOperation& operation);
+  Failure Publish(const v1::PublishOperation& operation, Sequence sequence);
+
+  // A tensor of `tokens` rows, or any number where that is -1.
+  absl::StatusOr<std::shared_ptr<StoredTensor>> FindInput(const std::string& name,
+                                                          v1::TensorDtype dtype, int64_t tokens,
+                                                          int64_t width) const;
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
+  void KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count);
   absl::Status PutOutputs(const v1::CombineOperation& operation);
   void SpoilOutputs(const v1::CombineOperation& operation, const std::string& why);
 

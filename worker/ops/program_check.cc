@@ -54,6 +54,31 @@ absl::Status Check(const v1::CombineOperation& combine) {
   return CheckOptionalName("route_weights_output", combine.route_weights_output());
 }
 
+absl::Status Check(const v1::PrepareDispatchOperation& prepare) {
+  absl::Status status = CheckObjectName("topk_experts", prepare.topk_experts());
+  return status.ok() ? CheckObjectName("target", prepare.target()) : status;
+}
+
+absl::Status Check(const v1::PreparePublicationOperation& prepare, const BufferShape& shape) {
+  absl::Status status = CheckObjectName("target", prepare.target());
+  if (status.ok()) status = CheckOptionalName("route_weights", prepare.route_weights());
+  const int tokens = prepare.tokens_size();
+  if (!status.ok() || tokens == 0 || tokens == shape.geometry.ranks) return status;
+  return absl::InvalidArgumentError(absl::StrCat("there are ", tokens,
+                                                 " tokens, expected none or one of each of ",
+                                                 shape.geometry.ranks, " ranks"));
+}
+
+absl::Status Check(const v1::StoreRowsOperation& store) {
+  absl::Status status = CheckObjectName("target", store.target());
+  return status.ok() ? CheckObjectName("hidden", store.hidden()) : status;
+}
+
+absl::Status Check(const v1::PublishOperation& publish) {
+  absl::Status status = CheckObjectName("target", publish.target());
+  return status.ok() ? CheckObjectName("plan", publish.plan()) : status;
+}
+
 absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferShape& shape) {
   absl::Status status;
   switch (operation.operation_case()) {
@@ -77,6 +102,14 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
       return Check(operation.combine());
     case Kind::kReduceGradients:
       return Check(operation.reduce_gradients(), shape);
+    case Kind::kPrepareDispatch:
+      return Check(operation.prepare_dispatch());
+    case Kind::kPreparePublication:
+      return Check(operation.prepare_publication(), shape);
+    case Kind::kStoreRows:
+      return Check(operation.store_rows());
+    case Kind::kPublish:
+      return Check(operation.publish());
     case Kind::kBarrier:
     case Kind::kProbeCopy:
       return absl::OkStatus();
@@ -89,10 +122,12 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
 std::set<std::string> InputsOf(const v1::Program& program) {
   std::set<std::string> inputs;
   for (const v1::ProgramOperation& operation : program.operations()) {
-    if (!operation.has_dispatch()) continue;
     inputs.insert(operation.dispatch().hidden());
     inputs.insert(operation.dispatch().topk_experts());
     inputs.insert(operation.dispatch().route_weights());
+    inputs.insert(operation.prepare_dispatch().topk_experts());
+    inputs.insert(operation.prepare_publication().route_weights());
+    inputs.insert(operation.store_rows().hidden());
   }
   return inputs;
 }
@@ -159,7 +194,8 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
 }
 
 bool IsCollective(const v1::ProgramOperation& operation) {
-  return !operation.has_run_experts() && !operation.has_probe_copy();
+  return !operation.has_run_experts() && !operation.has_probe_copy() &&
+         !operation.has_prepare_publication() && !operation.has_store_rows();
 }
 
 const char* OperationName(const v1::ProgramOperation& operation) {
@@ -178,6 +214,14 @@ const char* OperationName(const v1::ProgramOperation& operation) {
       return "probe_copy";
     case Kind::kReduceGradients:
       return "reduce_gradients";
+    case Kind::kPrepareDispatch:
+      return "prepare_dispatch";
+    case Kind::kPreparePublication:
+      return "prepare_publication";
+    case Kind::kStoreRows:
+      return "store_rows";
+    case Kind::kPublish:
+      return "publish";
     case Kind::OPERATION_NOT_SET:
       break;
   }

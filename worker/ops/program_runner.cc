@@ -47,6 +47,7 @@ ProgramOutcome ProgramRunner::Run() {
     if (failure_ && others_know_) break;
   }
   site_.data_path.set_timing(Timing::kOperations);
+  if (failure_) launcher_.DropTarget();
   return Outcome();
 }
 

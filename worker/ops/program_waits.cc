@@ -36,6 +36,15 @@ std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
       return {ReadsPlan(operation.combine().plan()), ChangesRows()};
     case Kind::kReduceGradients:
       return {ReadsPlan(operation.reduce_gradients().plan()), {"the gradients", true}};
+    case Kind::kPublish: {
+      Use plan = ReadsPlan(operation.publish().plan());
+      plan.changes = true;
+      return {plan, ChangesRows()};
+    }
+    // The steps of a publication are of one target: each waits for the one before.
+    case Kind::kPrepareDispatch:
+    case Kind::kPreparePublication:
+    case Kind::kStoreRows:
     case Kind::kProbeCopy:
       return {ChangesRows()};
     case Kind::kBarrier:

@@ -27,7 +27,8 @@ RankOperations::Dispatched RankOperations::Dispatch(Sequence sequence, const Dis
                                                     bool has_weights, PlanPtr saved,
                                                     const PlanArrays& plan_output) {
   const DispatchOutput in_place;
-  absl::Status status;
+  absl::Status status = site_.objects.CheckShardFree();
+  if (!status.ok()) return {Refused(std::move(status)), nullptr};
   PlanPtr plan = std::move(saved);
   if (plan) {
     status = site_.data_path.DispatchWithPlan(sequence, plan, input, in_place);
@@ -100,6 +101,8 @@ Failure RankOperations::ReduceGradients(Sequence sequence, const PlanPtr& plan, 
 }
 
 Failure RankOperations::ProbeCopy(CopyProbe probe) {
+  absl::Status status = site_.objects.CheckShardFree();
+  if (!status.ok()) return Refused(std::move(status));
   Failure failure = Left(site_.data_path.ProbeCopy(probe));
   if (!failure.status.ok() && !failure.record) return failure;
   if (probe == CopyProbe::kNothing) return failure;

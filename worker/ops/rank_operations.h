@@ -7,14 +7,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/direct_publication.h"
 #include "worker/memory/buffer_memory.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/error_report.h"
 #include "worker/ops/objects.h"
 #include "worker/ops/tensor_store.h"
+#include "worker/publication/token_ledger.h"
 
 namespace perigee {
 
@@ -25,6 +29,7 @@ struct ProgramSite {
   const BufferMemory& memory;
   BufferObjects& objects;
   TensorStore& tensors;
+  TokenLedger* tokens = nullptr;  // null: nothing can be published directly
   // Of this rank's home weights of a layer: FAILED_PRECONDITION where they are there in part. Null:
   // nobody knows.
   std::function<absl::Status(int32_t layer)> check_home = nullptr;
@@ -44,6 +49,18 @@ class RankOperations {
   // no tokens and so nothing to point at. plan_output: where a plan that is made goes, too.
   Dispatched Dispatch(Sequence sequence, const DispatchInput& input, bool has_weights,
                       PlanPtr saved, const PlanArrays& plan_output = {});
+
+  // The steps of a direct publication, of the target kept under this name.
+  Failure PrepareDispatch(Sequence sequence, const std::string& target, const TargetInput& input);
+  // token: null where the rank draws one of its own. has_weights: as of Dispatch.
+  Failure PreparePublication(const std::string& target, const float* route_weights,
+                             bool has_weights, const std::string* token);
+  Failure StoreRows(const std::string& target, const BFloat16* hidden);
+  // Spends the token. The target is over, unless there was none.
+  Dispatched Publish(Sequence sequence, const std::string& target);
+  // The target that lives, if one does, will not be published.
+  void DropTarget();
+
   // beside: its copies may go on beside what is launched up to the next Join.
   Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version,
                    bool beside = false);
@@ -65,6 +82,9 @@ class RankOperations {
   Failure Left(const absl::Status& status) const;
 
  private:
+  // The data path's, or why there is none.
+  absl::StatusOr<DirectPublication*> Publication() const;
+  absl::StatusOr<std::string> TakeToken(const std::string* token) const;
   ExpertWeights Weights(int32_t layer, uint64_t version) const;
 
   const ProgramSite site_;

@@ -101,7 +101,8 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
                              .sms = buffer.sms(),
                              .local_sms = buffer.local_sms(),
                              .programmatic_launch = !buffer.no_programmatic_launch(),
-                             .high_priority_stream = buffer.high_priority_stream()};
+                             .high_priority_stream = buffer.high_priority_stream(),
+                             .tokens = tokens_.get()};
 }
 
 absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand& command) {

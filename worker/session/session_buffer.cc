@@ -116,7 +116,7 @@ void SessionBuffer::AbandonWeights(const v1::WeightTarget& target) {
 }
 
 ProgramSite SessionBuffer::site() {
-  ProgramSite site{config_.shape, *data_path_, *memory_, objects_, tensors_};
+  ProgramSite site{config_.shape, *data_path_, *memory_, objects_, tensors_, config_.tokens};
   site.check_home = [this](int32_t layer) {
     std::lock_guard<std::mutex> lock(mutex_);
     return weights_.CheckComplete(layer);

@@ -25,6 +25,7 @@
 #include "worker/ops/objects.h"
 #include "worker/ops/rank_operations.h"
 #include "worker/ops/tensor_store.h"
+#include "worker/publication/token_ledger.h"
 #include "worker/session/buffer_guest.h"
 #include "worker/session/weight_ledger.h"
 
@@ -44,6 +45,7 @@ struct SessionBufferConfig {
   int32_t local_sms = 0;
   bool programmatic_launch = true;
   bool high_priority_stream = false;
+  TokenLedger* tokens = nullptr;  // of the session, which outlives the buffer's use
 };
 
 // The rows of this rank's shard as a local client maps them; offsets in bytes.

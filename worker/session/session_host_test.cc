@@ -7,9 +7,13 @@
 #include <random>
 #include <thread>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
+#include "worker/publication/token_ledger.h"
 #include "worker/testing/session_group.h"
 #include "worker/testing/small_layer.h"
 
@@ -119,6 +123,42 @@ TEST_F(SessionHostTest, ACopyGoesOverTheRows) {
     EXPECT_EQ(outcome.status.reason(), "STALE_OBJECT");
     EXPECT_THAT(outcome.status.message(), HasSubstr("rows that a copy after sequence"));
   }
+}
+
+// The same layer by direct publication, with the ranks' own tokens, then with one of a client.
+TEST_F(SessionHostTest, AWholeLayerByDirectPublicationComesOutRight) {
+  std::string steps = kLayerProgram;
+  steps = steps.substr(steps.find("operations { prefetch"));
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    TokenLedger& tokens = group_.session(rank).tokens();
+    ASSERT_TRUE(tokens.Grant(TokenHolder::kWorker, {1, 100}, absl::Minutes(10)).ok());
+  }
+  constexpr char kPublication[] = R"pb(
+    operations { prepare_dispatch { topk_experts: "topk" target: "t" } }
+    operations { store_rows { target: "t" hidden: "hidden" } }
+    operations { prepare_publication { target: "t" route_weights: "weights" $0 } }
+    operations { publish { target: "t" plan: "p" } }
+  )pb";
+  ExpectAllWell(group_.Execute(absl::Substitute(kPublication, "") + steps));
+  ExpectLayerIsRight();
+  std::string tokens;
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    const auto token = group_.session(rank).tokens().Draw(BufferId(3));
+    ASSERT_TRUE(token.ok()) << token.status();
+    absl::StrAppend(&tokens, "tokens: \"", absl::CHexEscape(*token), "\" ");
+  }
+  ExpectAllWell(group_.Execute(absl::Substitute(kPublication, tokens) + steps));
+  ExpectLayerIsRight();
+  for (const ProgramOutcome& outcome : group_.Execute(absl::Substitute(kPublication, tokens))) {
+    const std::string& reason = outcome.status.reason();
+    EXPECT_TRUE(reason == "SPENT" || reason == "DECLINED") << outcome.status.message();
+  }
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(group_.session(rank).tokens().counts().spent, 2u);
+  }
+  // The failed program has left nothing behind.
+  ExpectAllWell(group_.Execute(kLayerProgram));
+  ExpectLayerIsRight();
 }
 
 // One rank has not got its input: all leave at once, and the next program works.

@@ -19,6 +19,19 @@ class FakePlan final : public PlanHandle {
   const ObjectTag tag_;
 };
 
+class FakeTarget final : public TargetHandle {
+ public:
+  FakeTarget(ObjectTag tag, int32_t token_count) : tag_(tag), token_count_(token_count) {}
+  ObjectTag tag() const override { return tag_; }
+  int32_t token_count() const override { return token_count_; }
+  const ProducerView& producer() const override { return producer_; }
+
+ private:
+  const ObjectTag tag_;
+  const int32_t token_count_;
+  const ProducerView producer_;
+};
+
 }  // namespace
 
 PlanPtr MakeFakePlan(ObjectTag tag) { return std::make_shared<FakePlan>(tag); }
@@ -181,6 +194,35 @@ absl::Status FakeDataPath::ReduceGradients(Sequence sequence, const PlanPtr&,
                                            const ExpertGradients& gradients) {
   last_gradients_ = gradients;
   return Run("reduce_gradients", sequence);
+}
+
+absl::StatusOr<TargetPtr> FakeDataPath::PrepareDispatch(Sequence sequence,
+                                                        const TargetInput& input) {
+  if (absl::Status status = Run("prepare_dispatch", sequence); !status.ok()) return status;
+  has_target_ = true;
+  return std::make_shared<const FakeTarget>(
+      ObjectTag{options_.buffer, options_.generation, sequence}, input.token_count);
+}
+
+absl::Status FakeDataPath::PreparePublication(const TargetPtr&, const float*) {
+  return Run("prepare_publication", Sequence());
+}
+
+absl::Status FakeDataPath::StoreRows(const TargetPtr&, const BFloat16*) {
+  return Run("store_rows", Sequence());
+}
+
+absl::StatusOr<PlanPtr> FakeDataPath::Publish(Sequence sequence, const TargetPtr& target,
+                                              const DispatchOutput&) {
+  has_target_ = false;
+  if (absl::Status status = Run("publish", sequence); !status.ok()) return status;
+  return MakeFakePlan(target->tag());
+}
+
+void FakeDataPath::DropTarget() {
+  if (!std::exchange(has_target_, false)) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  calls_.push_back("drop_target");
 }
 
 absl::Status FakeDataPath::Barrier(Sequence sequence) { return Run("barrier", sequence); }

@@ -11,11 +11,12 @@
 
 #include "absl/time/time.h"
 #include "kernels/backend.h"
+#include "kernels/direct_publication.h"
 
 namespace perigee {
 
 // Thread-safe in as far as a DataPath is; calls() from any thread.
-class FakeDataPath final : public DataPath {
+class FakeDataPath final : public DataPath, public DirectPublication {
  public:
   // How an operation ends: OK; or an error with a record, an operation that was entered and left
   // early; or an error without one, a refusal before anything was touched.
@@ -71,6 +72,13 @@ class FakeDataPath final : public DataPath {
                                const ExpertGradients& gradients) override;
   absl::Status Barrier(Sequence sequence) override;
   absl::Status ProbeCopy(CopyProbe probe) override;
+  absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override;
+  absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override;
+  absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override;
+  absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
+                                  const DispatchOutput& output) override;
+  void DropTarget() override;  // where there is one, among the calls as "drop_target"
+  DirectPublication* publication() override { return this; }
   absl::Status Decline(Sequence sequence) override;
   bool queues() const override { return queues_; }
   absl::Status Synchronize() override;
@@ -96,6 +104,7 @@ class FakeDataPath final : public DataPath {
   const std::function<void()> on_end_;
   Behaviour behaviour_;
   bool queues_ = false;
+  bool has_target_ = false;
   Timing timing_ = Timing::kOperations;
   std::vector<Outcome> queued_;
   size_t may_end_ = SIZE_MAX;

@@ -57,7 +57,7 @@ class ProgramRunnerTest : public ::testing::Test {
     order.first_sequence = Sequence(first_sequence);
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &order.program)) << text;
     order.progress_interval = interval_;
-    const ProgramSite site{shape_, *path_, *memory_, objects_, tensors_};
+    const ProgramSite site{shape_, *path_, *memory_, objects_, tensors_, ledger_};
     return ProgramRunner(group_, site, order, clock_, events_).Run();
   }
   // The operation of this name, or all for "", ends like this.
@@ -78,6 +78,7 @@ class ProgramRunnerTest : public ::testing::Test {
   std::unique_ptr<FakeDataPath> path_;
   BufferObjects objects_{"tenants/t/groups/g/buffers/b", BufferId(3), Generation(7)};
   TensorStore tensors_{backend_, budget_};
+  TokenLedger* ledger_ = nullptr;
   FakeClock clock_;
   absl::Duration interval_;
   ProgramEvents events_;

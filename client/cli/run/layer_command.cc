@@ -33,6 +33,7 @@ struct Settings {
   int32_t token_padding = kTokenPadding;
   std::string address;
   std::string on_loss = "fail";
+  bool direct = false;
   bool json = false;
 };
 
@@ -55,6 +56,7 @@ void Declare(Settings& settings, FlagSet& flags) {
   flags.Choice("on-loss", {"fail", "wait"},
                "what to do when a rank is lost: end, or go on in the group's next generation",
                &settings.on_loss);
+  flags.Boolean("direct", "publish rows directly instead of dispatching them", &settings.direct);
   flags.Boolean("json", "print the result as JSON", &settings.json);
 }
 
@@ -141,6 +143,7 @@ int RunLayer(const std::vector<std::string>& args) {
   options.token_padding = settings.token_padding;
   options.slots = settings.slots.value_or(input->experts() / options.ranks);
   options.wait_on_loss = settings.on_loss == "wait";
+  options.direct = settings.direct;
 
   SupervisorOptions own = settings.cluster;
   own.ranks = options.ranks;

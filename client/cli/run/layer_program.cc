@@ -4,17 +4,41 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPlan = "plan";
+constexpr const char* kTarget = "target";
 
-}  // namespace
-
-v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations) {
-  v1::Program program;
-  program.set_iterations(iterations);
+void AddDispatch(v1::Program& program) {
   auto* dispatch = program.add_operations()->mutable_dispatch();
   dispatch->set_hidden(kHiddenTensor);
   dispatch->set_topk_experts(kTopkExpertsTensor);
   dispatch->set_route_weights(kRouteWeightsTensor);
   dispatch->set_plan(kPlan);
+}
+
+void AddPublication(v1::Program& program) {
+  auto* prepare = program.add_operations()->mutable_prepare_dispatch();
+  prepare->set_topk_experts(kTopkExpertsTensor);
+  prepare->set_target(kTarget);
+  auto* metadata = program.add_operations()->mutable_prepare_publication();
+  metadata->set_target(kTarget);
+  metadata->set_route_weights(kRouteWeightsTensor);
+  auto* store = program.add_operations()->mutable_store_rows();
+  store->set_target(kTarget);
+  store->set_hidden(kHiddenTensor);
+  auto* publish = program.add_operations()->mutable_publish();
+  publish->set_target(kTarget);
+  publish->set_plan(kPlan);
+}
+
+}  // namespace
+
+v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations, bool direct) {
+  v1::Program program;
+  program.set_iterations(iterations);
+  if (direct) {
+    AddPublication(program);
+  } else {
+    AddDispatch(program);
+  }
   auto* prefetch = program.add_operations()->mutable_prefetch_weights();
   prefetch->set_plan(kPlan);
   prefetch->set_layer(layer);

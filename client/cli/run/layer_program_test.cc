@@ -16,5 +16,21 @@ TEST(LayerProgramTest, RunsTheWholeLayer) {
   EXPECT_EQ(program.operations(3).combine().plan(), program.operations(0).dispatch().plan());
 }
 
+TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
+  const v1::Program dispatched = LayerProgram(2, 5, 7);
+  const v1::Program direct = LayerProgram(2, 5, 7, /*direct=*/true);
+  ASSERT_EQ(direct.operations_size(), 7);
+  const v1::DispatchOperation& dispatch = dispatched.operations(0).dispatch();
+  const std::string& target = direct.operations(0).prepare_dispatch().target();
+  EXPECT_EQ(direct.operations(0).prepare_dispatch().topk_experts(), dispatch.topk_experts());
+  EXPECT_EQ(direct.operations(1).prepare_publication().target(), target);
+  EXPECT_EQ(direct.operations(1).prepare_publication().route_weights(), dispatch.route_weights());
+  EXPECT_EQ(direct.operations(2).store_rows().target(), target);
+  EXPECT_EQ(direct.operations(2).store_rows().hidden(), dispatch.hidden());
+  EXPECT_EQ(direct.operations(3).publish().target(), target);
+  EXPECT_EQ(direct.operations(3).publish().plan(), dispatch.plan());
+  EXPECT_EQ(direct.operations(6).combine().plan(), dispatch.plan());
+}
+
 }  // namespace
 }  // namespace perigee

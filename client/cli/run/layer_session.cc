@@ -120,7 +120,8 @@ int32_t RunLayerSession::IterationsLeft() const {
 }
 
 absl::Status RunLayerSession::Execute() {
-  const v1::Program program = LayerProgram(kLayer, kWeightsVersion, IterationsLeft());
+  const v1::Program program =
+      LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), options_.direct);
   return client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
                                 [this](const v1::ExecuteProgramResponse& message) {
                                   monitor_.Update(message);

@@ -28,6 +28,7 @@ struct RunLayerOptions {
   int32_t token_padding = 128;
   int32_t slots = 0;
   bool wait_on_loss = false;
+  bool direct = false;  // by direct publication instead of dispatch
 };
 
 // What a run says while it goes on.
