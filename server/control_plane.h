@@ -48,6 +48,7 @@ struct NewGroup {
   int32_t ranks = 0;                 // 1 or more
   std::string backend;               // host or cuda
   std::vector<std::string> workers;  // by rank; empty: chosen here
+  std::string transport = "nvlink";  // or nccl
 };
 
 struct NewBuffer {

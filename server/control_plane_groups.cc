@@ -35,7 +35,8 @@ void ControlPlane::CreateGroup(const NewGroup& request, CallDone done) {
 
   Entry& entry = groups_[*name];
   entry.instance = ++last_instance_;
-  entry.machine = std::make_unique<GroupMachine>(*name, request.backend, options_.group, random_);
+  entry.machine = std::make_unique<GroupMachine>(
+      *name, GroupKind{request.backend, request.transport}, options_.group, random_);
   GroupCreated created{AddCall(std::move(done)), {}};
   for (size_t rank = 0; rank < workers->size(); ++rank) {
     created.members.push_back(AssignMember((*workers)[rank], *name, static_cast<int32_t>(rank)));

@@ -17,6 +17,7 @@
 #include "kernels/backend_registry.h"
 #include "kernels/device/device_info.h"
 #include "kernels/device/device_place.h"
+#include "kernels/device/nccl_library.h"
 #include "proto/local/stop_watch.h"
 #include "proto/support/command_line.h"
 #include "proto/support/event_log.h"
@@ -192,6 +193,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (absl::GetFlag(FLAGS_list_devices)) return ListDevices();
   if (absl::GetFlag(FLAGS_describe_devices)) return DescribeDevicesOnStdout();
   SeparateHardwareQueues();
+  TurnNvlinkMulticastOff();
   absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return Fail(options.status(), StartExitStatus(options.status()));
   InitLogging(absl::StrCat("worker/", options->name), LogLevel::kInfo);

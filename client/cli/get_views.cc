@@ -96,7 +96,7 @@ std::vector<std::string> TableHeader(const v1::Worker&) {
   return {"NAME", "STATE", "BACKEND", "HOST", "ADDRESS", "PID", "GROUP", "RANK"};
 }
 std::vector<std::string> TableHeader(const v1::Group&) {
-  return {"NAME", "STATE", "RANKS", "BACKEND", "GENERATION", "REASON"};
+  return {"NAME", "STATE", "RANKS", "BACKEND", "TRANSPORT", "GENERATION", "REASON"};
 }
 std::vector<std::string> TableHeader(const v1::Buffer&) {
   return {"NAME", "STATE", "GENERATION", "SHAPE", "BYTES", "CLIENTS OF RANKS"};
@@ -117,8 +117,13 @@ std::vector<std::string> TableRow(const v1::Worker& worker) {
           assigned ? absl::StrCat(worker.rank()) : "-"};
 }
 std::vector<std::string> TableRow(const v1::Group& group) {
-  return {group.name(),    v1::Group::State_Name(group.state()), absl::StrCat(group.ranks()),
-          group.backend(), absl::StrCat(group.generation()),     group.state_reason()};
+  return {group.name(),
+          v1::Group::State_Name(group.state()),
+          absl::StrCat(group.ranks()),
+          group.backend(),
+          group.transport(),
+          absl::StrCat(group.generation()),
+          group.state_reason()};
 }
 std::vector<std::string> TableRow(const v1::Buffer& buffer) {
   return {buffer.name(),
@@ -161,6 +166,7 @@ Facts FactsOf(const v1::Group& group) {
                  {"state", v1::Group::State_Name(group.state())},
                  {"ranks", absl::StrCat(group.ranks())},
                  {"backend", group.backend()},
+                 {"transport", group.transport()},
                  {"generation", absl::StrCat(group.generation())},
                  {"version", absl::StrCat(group.version())}};
   AddTime(facts, "created", group, &v1::Group::has_create_time, &v1::Group::create_time);
@@ -251,6 +257,7 @@ void WriteJson(const v1::Group& group, JsonWriter& json) {
   json.Field("state", v1::Group::State_Name(group.state()));
   json.Field("ranks", int32_t{group.ranks()});
   json.Field("backend", group.backend());
+  json.Field("transport", group.transport());
   json.Field("generation", uint64_t{group.generation()});
   json.Field("version", uint64_t{group.version()});
   TimeField(json, "create_time", group, &v1::Group::has_create_time, &v1::Group::create_time);

@@ -57,6 +57,7 @@ absl::StatusOr<v1::Group> Client::CreateGroup(const GroupOptions& options) {
   request.set_group_id(options.group_id);
   request.mutable_group()->set_ranks(options.ranks);
   request.mutable_group()->set_backend(options.backend);
+  request.mutable_group()->set_transport(options.transport);
   for (const std::string& worker : options.workers) request.add_workers(worker);
   request.set_request_id(NewRequestId());
   return connection_->CreateGroup(request);

@@ -24,6 +24,7 @@ struct GroupOptions {
   std::string group_id = "";  // empty: the server chooses
   int32_t ranks = 0;
   std::string backend = "host";
+  std::string transport = "nvlink";       // or nccl, with backend cuda
   std::vector<std::string> workers = {};  // in order of rank; empty: the server chooses
 };
 

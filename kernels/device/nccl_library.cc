@@ -21,14 +21,6 @@ namespace {
 constexpr size_t kCount = 16;
 using Values = std::array<float, kCount>;
 
-// NVLink multicast stays off: a program that uses it can put every GPU of the host out of service,
-// also for others, and a check whether NCCL works is not worth that. Set before NCCL is opened,
-// which reads the variable only once; where the user has set it, that stays.
-void TurnMulticastOff() {
-  static std::once_flag once;
-  std::call_once(once, [] { setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0); });
-}
-
 absl::Status Resolve(const SharedLibrary& library, NcclFunctions& functions) {
   absl::Status status = library.Find("ncclGetVersion", &functions.get_version);
   if (status.ok()) status = library.Find("ncclGetErrorString", &functions.get_error_string);
@@ -59,8 +51,14 @@ absl::Status CheckSum(const Values& sent, const Values& received) {
 
 }  // namespace
 
+// A program that uses it can put every GPU of the host out of service, also for others.
+void TurnNvlinkMulticastOff() {
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0); });
+}
+
 absl::StatusOr<std::unique_ptr<NcclLibrary>> NcclLibrary::Open(const std::string& name) {
-  TurnMulticastOff();
+  TurnNvlinkMulticastOff();
   const absl::StatusOr<SharedLibrary> library = SharedLibrary::Open(name);
   if (!library.ok()) return library.status();
   auto functions = std::make_unique<NcclFunctions>();

@@ -12,12 +12,15 @@ namespace perigee {
 
 struct NcclFunctions;
 
+// NVLink multicast stays off: NCCL_NVLS_ENABLE=0 in this process's environment, unless it is set.
+// NCCL reads it once, when it is first used. Call it before other threads read the environment.
+void TurnNvlinkMulticastOff();
+
 // Thread-safe.
 class NcclLibrary {
  public:
   // Opens libnccl.so.2, or what `name` says instead (kernels/device/shared_library.h has the
-  // folders). The first call turns NVLink multicast off in this process's environment
-  // (NCCL_NVLS_ENABLE=0, unless it is set): make it before other threads read the environment.
+  // folders), with NVLink multicast turned off.
   // NOT_FOUND where it is not installed; UNIMPLEMENTED where a function is missing.
   static absl::StatusOr<std::unique_ptr<NcclLibrary>> Open(
       const std::string& name = "libnccl.so.2");

@@ -194,6 +194,7 @@ void GroupBuffers::Connect(Record& record) {
   for (int32_t rank = 0; rank < context_.ranks(); ++rank) {
     record.info.add_rank_bytes(record.round.result(rank)->allocated_bytes());
   }
+  const std::string rendezvous = record.round.result(0)->rendezvous();
   record.step = Step::kConnecting;
   record.round =
       context_.SendToAll(context_.times.forming_timeout, [&](int32_t rank, auto& command) {
@@ -201,6 +202,7 @@ void GroupBuffers::Connect(Record& record) {
         connect.set_buffer(record.info.name());
         for (const auto& owner : record.tickets) connect.add_tickets(owner[rank]);
         *connect.mutable_timeout() = ToWire(context_.times.connect_timeout);
+        connect.set_rendezvous(rendezvous);
       });
   record.tickets.clear();
 }

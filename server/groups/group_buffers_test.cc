@@ -47,6 +47,9 @@ TEST(GroupBuffers, GivenAnActiveGroupWhenABufferIsMadeThenAllAllocateBeforeAnyCo
       }
     }
   }
+  for (const SendCommand& connect : connects) {
+    EXPECT_EQ(connect.command.connect_buffer().rendezvous(), "of rank 0");
+  }
   EXPECT_TRUE(group.finished.count(2) == 0);
   for (const SendCommand& connect : connects) group.Answer(connect);
   ASSERT_TRUE(group.finished.at(2).status.ok());

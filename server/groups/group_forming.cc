@@ -63,6 +63,7 @@ void GroupMachine::OpenSessions(Generation generation, const std::vector<FirstTo
   round_ = context_.SendToAll(context_.times.forming_timeout, [&](int32_t rank, auto& command) {
     auto& open = *command.mutable_open_session();
     open.set_rank(rank);
+    open.set_transport(kind_.transport);
     for (const Member& member : context_.members) *open.add_members() = member.info;
     tokens_.FillFirst(rank, open);
   });

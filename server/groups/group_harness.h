@@ -19,7 +19,7 @@ class GroupHarness {
   static constexpr const char* kGroup = "tenants/default/groups/g";
   static constexpr uint64_t kSerials = 8;
 
-  GroupHarness() : machine(kGroup, "host", GroupTimes(), NextBytes()) {}
+  GroupHarness() : machine(kGroup, {"host", "nvlink"}, GroupTimes(), NextBytes()) {}
 
   static std::string BufferNamed(const std::string& id) {
     return absl::StrCat(kGroup, "/buffers/", id);
@@ -67,6 +67,9 @@ class GroupHarness {
     *answer.result.mutable_status() = status;
     if (command.command.has_execute_program()) *answer.result.mutable_progress() = progress;
     answer.result.set_allocated_bytes(1000 + command.rank);
+    if (command.command.has_allocate_buffer()) {
+      answer.result.set_rendezvous(absl::StrCat("of rank ", command.rank));
+    }
     Do(answer);
   }
   // The outstanding commands of a kind, taken.

@@ -8,14 +8,14 @@
 #include "server/wire_time.h"
 
 namespace perigee {
-GroupMachine::GroupMachine(std::string name, std::string backend, const GroupTimes& times,
+GroupMachine::GroupMachine(std::string name, GroupKind kind, const GroupTimes& times,
                            RandomSource random)
     : context_(std::move(name), times, std::move(random)),
       buffers_(context_),
       programs_(context_, buffers_),
       attachments_(context_, buffers_),
       tokens_(context_, buffers_),
-      backend_(std::move(backend)) {}
+      kind_(std::move(kind)) {}
 
 GroupEffects GroupMachine::Step(const GroupEvent& event, const Moment& now) {
   context_.now = now;
@@ -28,7 +28,8 @@ v1::Group GroupMachine::Describe() const {
   v1::Group group;
   group.set_name(context_.name);
   group.set_ranks(context_.ranks());
-  group.set_backend(backend_);
+  group.set_backend(kind_.backend);
+  group.set_transport(kind_.transport);
   group.set_state(state_);
   group.set_generation(context_.generation.value);
   for (const Member& member : context_.members) {

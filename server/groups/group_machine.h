@@ -43,10 +43,15 @@
 
 namespace perigee {
 
+struct GroupKind {
+  std::string backend;    // host or cuda
+  std::string transport;  // nvlink or nccl
+};
+
 class GroupMachine {
  public:
   // `name` is tenants/{t}/groups/{g}.
-  GroupMachine(std::string name, std::string backend, const GroupTimes& times, RandomSource random);
+  GroupMachine(std::string name, GroupKind kind, const GroupTimes& times, RandomSource random);
   GroupMachine(const GroupMachine&) = delete;
   GroupMachine& operator=(const GroupMachine&) = delete;
 
@@ -114,7 +119,7 @@ class GroupMachine {
   GroupPrograms programs_;
   GroupAttachments attachments_;
   GroupTokens tokens_;
-  const std::string backend_;
+  const GroupKind kind_;
 
   v1::Group::State state_ = v1::Group::STATE_UNSPECIFIED;
   std::string state_reason_;

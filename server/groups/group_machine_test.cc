@@ -32,6 +32,7 @@ TEST(GroupMachine, GivenReadyWorkersWhenCreatedThenEveryRankOpensASessionAndTheC
     EXPECT_EQ(opens[rank].command.group(), GroupHarness::kGroup);
     EXPECT_EQ(opens[rank].command.open_session().rank(), rank);
     EXPECT_EQ(opens[rank].command.open_session().members_size(), 3);
+    EXPECT_EQ(opens[rank].command.open_session().transport(), "nvlink");
   }
   group.Answer(opens[2]);
   group.Answer(opens[0]);

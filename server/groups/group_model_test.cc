@@ -38,7 +38,8 @@ class Model {
  public:
   Model(std::mt19937_64& random, uint64_t& last_number)
       : random_(random), last_number_(last_number) {
-    group_ = std::make_unique<GroupMachine>(GroupHarness::kGroup, "host", GroupTimes(),
+    group_ = std::make_unique<GroupMachine>(GroupHarness::kGroup, GroupKind{"host", "nvlink"},
+                                            GroupTimes(),
                                             [](size_t count) { return std::string(count, 't'); });
     const int ranks = Roll(1, 5);
     failure_odds_ = Roll(5, 200);

@@ -18,6 +18,18 @@ absl::Status CheckName(const std::string& name) {
 
 }  // namespace
 
+absl::Status CheckTransport(const NewGroup& group) {
+  if (group.transport == "nvlink") return absl::OkStatus();
+  if (group.transport != "nccl") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group.transport is '", group.transport, "', expected nvlink or nccl"));
+  }
+  if (group.backend == "cuda") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("group.transport is nccl, which backend ",
+                                                 group.backend,
+                                                 " does not have, expected backend cuda"));
+}
+
 absl::StatusOr<NewGroup> ParseNewGroup(const v1::CreateGroupRequest& request) {
   absl::Status status = InField("parent", ParseTenantName(request.parent()).status());
   if (status.ok() && !request.group_id().empty()) status = CheckId("group_id", request.group_id());
@@ -34,6 +46,8 @@ absl::StatusOr<NewGroup> ParseNewGroup(const v1::CreateGroupRequest& request) {
   group.group_id = request.group_id();
   group.ranks = request.group().ranks();
   group.backend = request.group().backend().empty() ? "host" : request.group().backend();
+  group.transport = request.group().transport().empty() ? "nvlink" : request.group().transport();
+  if (status = CheckTransport(group); !status.ok()) return status;
   group.workers.assign(request.workers().begin(), request.workers().end());
   return group;
 }

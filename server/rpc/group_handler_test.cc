@@ -30,6 +30,9 @@ TEST(ParseNewGroup, TakesEveryField) {
   EXPECT_THAT(group->workers, ElementsAre("workers/w1", "workers/w0"));
   request.mutable_group()->set_backend("cuda");
   EXPECT_EQ(ParseNewGroup(request)->backend, "cuda");
+  EXPECT_EQ(group->transport, "nvlink") << "where none is asked for";
+  request.mutable_group()->set_transport("nccl");
+  EXPECT_EQ(ParseNewGroup(request)->transport, "nccl");
 }
 
 TEST(ParseNewGroup, NamesTheFieldThatIsWrong) {
@@ -40,6 +43,13 @@ TEST(ParseNewGroup, NamesTheFieldThatIsWrong) {
   request = NewRequest("g", 1);
   request.add_workers("w0");
   ExpectNamesField(ParseNewGroup(request).status(), "workers");
+  request = NewRequest("g", 1);
+  request.mutable_group()->set_transport("nccl");
+  ExpectNamesField(ParseNewGroup(request).status(), "group.transport");
+  request.mutable_group()->set_backend("cuda");
+  request.mutable_group()->set_transport("ib");
+  ExpectNamesField(ParseNewGroup(request).status(), "group.transport");
+  request = NewRequest("g", 1);
   request.set_parent("default");
   ExpectNamesField(ParseNewGroup(request).status(), "parent");
 }

@@ -13,6 +13,8 @@ without NVLink multicast. Sections, all of them by default:
   contract   the contract suite on the CUDA backend, rank r on GPU r % N; PERIGEE_RANDOM_GROUPS
              random groups (default 300)
   layer      a coordinator and N worker processes run a trained layer, a GPU each
+  transport  transport nccl against nvlink, bit by bit, a rank on each GPU; the layer over it, and
+             dispatch and combine
   links      rates of copies between every two GPUs, by threads and by bulk copies; an all-to-all by
              NCCL
   bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs
@@ -42,12 +44,12 @@ while (($# > 0)); do
       gpus=${2:?--gpus needs a number}
       shift
       ;;
-    topology | contract | layer | links | bench | loss) sections+=("$1") ;;
+    topology | contract | layer | transport | links | bench | loss) sections+=("$1") ;;
     *) wrong_use "unknown argument: $1" ;;
   esac
   shift
 done
-((${#sections[@]} > 0)) || sections=(topology contract layer links bench loss)
+((${#sections[@]} > 0)) || sections=(topology contract layer transport links bench loss)
 
 present=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 ((present > 0)) || wrong_use "this machine has no GPU"
@@ -87,14 +89,27 @@ run_contract() {
     refusals layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
-  check "contract transport nccl, $gpus GPUs" 200 .device/tests/transport_test \
-    '--gtest_filter=*cuda*:*Cuda*:*Nccl*'
   unset PERIGEE_RANDOM_GROUPS
 }
 
 run_layer() {
   check "moe-layer, $gpus workers" 120 "$perigee" run moe-layer --input "$layer" --backend cuda \
     --ranks "$gpus" --iterations 200
+  show
+}
+
+run_transport() {
+  if ((gpus == 1)); then
+    printf 'transport: skipped, NCCL has no two ranks on one GPU\n'
+    return
+  fi
+  check "contract transport, $gpus GPUs" 200 .device/tests/transport_test \
+    '--gtest_filter=*cuda*:*Cuda*:*Nccl*'
+  check "moe-layer over NCCL, $gpus workers" 120 "$perigee" run moe-layer --input "$layer" \
+    --backend cuda --transport nccl --ranks "$gpus" --iterations 50
+  show
+  check "bench over NCCL" 180 "$perigee" bench all --backend cuda --transport nccl \
+    --ranks "$gpus" --shape S4096,H7168,K8,E256,P128 --shape S128,H7168,K8,E256,P16
   show
 }
 
@@ -142,6 +157,7 @@ for section in "${sections[@]}"; do
     topology) run_topology ;;
     contract) run_contract ;;
     layer) run_layer ;;
+    transport) run_transport ;;
     links) run_links ;;
     bench) run_bench ;;
     loss) run_loss ;;

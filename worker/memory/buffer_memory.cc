@@ -175,7 +175,8 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
 
 std::vector<std::byte*> BufferMemory::shards() const {
   std::vector<std::byte*> shards;
-  for (const RankParts& parts : ranks_) {
+  for (int32_t rank = 0; rank < shape_.geometry.ranks; ++rank) {
+    const RankParts& parts = of(RankId(rank));
     PERIGEE_CHECK(parts.shard != nullptr);
     shards.push_back(parts.shard->data());
   }
@@ -184,7 +185,8 @@ std::vector<std::byte*> BufferMemory::shards() const {
 
 std::vector<std::byte*> BufferMemory::shard_rows() const {
   std::vector<std::byte*> rows;
-  for (const RankParts& parts : ranks_) {
+  for (int32_t rank = 0; rank < shape_.geometry.ranks; ++rank) {
+    const RankParts& parts = of(RankId(rank));
     PERIGEE_CHECK(parts.shard_rows != nullptr);
     rows.push_back(parts.shard_rows->data());
   }
@@ -194,7 +196,8 @@ std::vector<std::byte*> BufferMemory::shard_rows() const {
 std::vector<const std::byte*> BufferMemory::homes(int32_t layer) const {
   PERIGEE_CHECK(layer >= 0 && layer < shape_.layers);
   std::vector<const std::byte*> homes;
-  for (const RankParts& parts : ranks_) {
+  for (int32_t rank = 0; rank < shape_.geometry.ranks; ++rank) {
+    const RankParts& parts = of(RankId(rank));
     PERIGEE_CHECK(parts.homes.size() == static_cast<size_t>(shape_.layers));
     homes.push_back(parts.homes[layer]->data());
   }
@@ -212,7 +215,8 @@ ExpertGradients BufferMemory::gradients(int32_t layer) const {
   gradients.home_gate = matrix(gradients_layout_.home.gate);
   gradients.home_up = matrix(gradients_layout_.home.up);
   gradients.home_down = matrix(gradients_layout_.home.down);
-  for (const RankParts& parts : ranks_) {
+  for (int32_t rank = 0; rank < shape_.geometry.ranks; ++rank) {
+    const RankParts& parts = of(RankId(rank));
     PERIGEE_CHECK(parts.gradients != nullptr);
     gradients.slots.push_back(parts.gradients->data());
   }

@@ -46,8 +46,11 @@ class BufferMemory {
   // Maps a peer's parts. INVALID_ARGUMENT names the peer where a descriptor is not what it should
   // be; what was mapped of it before stays until the destructor.
   absl::Status ImportPeer(RankId peer, std::vector<FileDescriptor> descriptors);
+  // Where peers' parts are not mapped: from now on the own ones are in their places below, which
+  // the data path of such a buffer does not touch.
+  void StandInForPeers() { stands_in_ = true; }
 
-  // [R], this rank's own included. Every peer has been imported.
+  // [R], this rank's own included. Every peer has been imported, or this rank stands in for them.
   std::vector<std::byte*> shards() const;
   std::vector<std::byte*> shard_rows() const;
   std::vector<const std::byte*> homes(int32_t layer) const;
@@ -77,14 +80,15 @@ class BufferMemory {
   BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);
   absl::Status AllocateOwn(const Interrupt* stop);
   const Memory& PartOf(const PartDescription& description) const;
-  const RankParts& of(RankId rank) const { return ranks_[rank.value]; }
+  const RankParts& of(RankId rank) const { return ranks_[stands_in_ ? rank_.value : rank.value]; }
 
   Backend& backend_;
   const BufferShape shape_;
   const RankId rank_;
   const WeightsLayout home_layout_;
   const GradientBlockLayout gradients_layout_;
-  std::vector<RankParts> ranks_;   // [R]
+  std::vector<RankParts> ranks_;  // [R]
+  bool stands_in_ = false;
   std::unique_ptr<Memory> slots_;  // null where B or the layers are 0
 };
 

@@ -176,8 +176,12 @@ absl::Status CommandHandler::InSession(const v1::WorkerCommand& command, Session
                                        v1::CommandResult& result) {
   if (command.has_allocate_buffer()) {
     absl::StatusOr<uint64_t> bytes = session.AllocateBuffer(command.allocate_buffer());
-    if (bytes.ok()) result.set_allocated_bytes(*bytes);
-    return bytes.status();
+    if (!bytes.ok()) return bytes.status();
+    absl::StatusOr<std::string> rendezvous = session.NewRendezvous();
+    if (!rendezvous.ok()) return rendezvous.status();
+    result.set_allocated_bytes(*bytes);
+    result.set_rendezvous(*std::move(rendezvous));
+    return absl::OkStatus();
   }
   if (command.has_connect_buffer()) return session.ConnectBuffer(command.connect_buffer());
   if (command.has_drop_buffer()) return session.DropBuffer(command.drop_buffer().buffer());

@@ -55,6 +55,8 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
                                                        std::function<void()> on_low_tokens) {
   absl::Status status = CheckMembers(command, environment.worker, environment.incarnation);
   if (!status.ok()) return status;
+  const absl::StatusOr<Transport> transport = ParseTransport(command.transport());
+  if (!transport.ok()) return transport.status();
   GroupView view{group, generation, RankId(command.rank()), {}};
   std::vector<Member> members;
   for (const v1::GroupMember& member : command.members()) {
@@ -65,13 +67,14 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const std::string& group,
       OpenTokenLedger(MakeTokenScope(group, generation, view.rank), command, environment.clock,
                       std::move(on_low_tokens));
   if (!tokens.ok()) return tokens.status();
-  return std::shared_ptr<Session>(
-      new Session(std::move(view), std::move(members), environment, *std::move(tokens)));
+  return std::shared_ptr<Session>(new Session(std::move(view), *transport, std::move(members),
+                                              environment, *std::move(tokens)));
 }
 
-Session::Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment,
-                 std::unique_ptr<TokenLedger> tokens)
+Session::Session(GroupView view, Transport transport, std::vector<Member> members,
+                 const SessionEnvironment& environment, std::unique_ptr<TokenLedger> tokens)
     : view_(std::move(view)),
+      transport_(transport),
       members_(std::move(members)),
       environment_(environment),
       tokens_(std::move(tokens)) {}
@@ -88,6 +91,7 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
   if (buffer.name().empty() || buffer.id() == 0) {
     return absl::InvalidArgumentError("the buffer has no name or no id");
   }
+  if (absl::Status status = CheckShapeFor(transport_, *shape); !status.ok()) return status;
   const absl::StatusOr<Timeouts> timeouts = ParseTimeouts(buffer);
   if (!timeouts.ok()) return timeouts.status();
   return SessionBufferConfig{.name = buffer.name(),
@@ -95,6 +99,7 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
                              .generation = view_.generation,
                              .rank = view_.rank,
                              .shape = *shape,
+                             .transport = transport_,
                              .operation_timeout = timeouts->operation,
                              .warmup_timeout = timeouts->warmup,
                              .threads = environment_.threads,
@@ -130,9 +135,16 @@ absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand
   }
   const ExportScope scope{HashGroupName(view_.group), view_.generation, config->id, view_.rank,
                           environment_.incarnation};
-  environment_.descriptors.Publish(scope, peers, (*buffer)->forming_memory().parts());
+  if (transport_ == Transport::kNvlink) {
+    environment_.descriptors.Publish(scope, peers, (*buffer)->forming_memory().parts());
+  }
   buffers_[config->name] = *buffer;
   return (*buffer)->forming_memory().allocated_bytes();
+}
+
+absl::StatusOr<std::string> Session::NewRendezvous() {
+  if (transport_ == Transport::kNvlink || view_.rank.value != 0) return std::string();
+  return environment_.backend.NewRendezvous();
 }
 
 absl::Status Session::ConnectBuffer(const v1::ConnectBufferCommand& command) {
@@ -143,6 +155,10 @@ absl::Status Session::ConnectBuffer(const v1::ConnectBufferCommand& command) {
   if (!tickets.ok()) return tickets.status();
   absl::Duration timeout = ToDuration(command.timeout());
   if (timeout <= absl::ZeroDuration()) timeout = kConnectTimeout;
+  if (transport_ == Transport::kNccl) {
+    (*buffer)->forming_memory().StandInForPeers();
+    return (*buffer)->Open(command.rendezvous());
+  }
   absl::Status status = ImportPeers(**buffer, *tickets, timeout);
   if (status.ok()) return (*buffer)->Open();
   std::lock_guard<std::mutex> lock(mutex_);

@@ -48,8 +48,9 @@ class Session {
   using ProgressSink = std::function<void(const v1::ProgramProgress&)>;
   using OutcomeSink = std::function<void(const ProgramOutcome&)>;
 
-  // INVALID_ARGUMENT, saying what is wrong with ranks, members or tokens; FAILED_PRECONDITION: this
-  // rank is another worker's, or another incarnation's. on_low_tokens: TokenLedger's on_low.
+  // INVALID_ARGUMENT, saying what is wrong with ranks, members, transport or tokens;
+  // FAILED_PRECONDITION: this rank is another worker's, or another incarnation's. on_low_tokens:
+  // TokenLedger's on_low.
   static absl::StatusOr<std::shared_ptr<Session>> Open(
       const std::string& group, Generation generation, const v1::OpenSessionCommand& command,
       const SessionEnvironment& environment, std::function<void()> on_low_tokens = nullptr);
@@ -62,8 +63,11 @@ class Session {
   // Takes this rank's part of a buffer and offers it to the peers; the bytes taken. Blocks while
   // memory is allocated; after an Abort only until the part of it that is under way is there.
   absl::StatusOr<uint64_t> AllocateBuffer(const v1::AllocateBufferCommand& command);
-  // Fetches the peers' parts and opens the data path. Blocks, within the command's timeout; the
-  // message names the rank that did not answer.
+  // By what the ranks of a buffer find each other; empty where that is not this rank's to say.
+  absl::StatusOr<std::string> NewRendezvous();
+  // Fetches the peers' parts, unless the transport does without, and opens the data path. Blocks,
+  // within the command's timeout; the message names the rank that did not answer, or whose memory
+  // this one cannot map.
   absl::Status ConnectBuffer(const v1::ConnectBufferCommand& command);
   // FAILED_PRECONDITION while a program runs on it or it has a guest. A buffer that is not here is
   // fine.
@@ -98,8 +102,8 @@ class Session {
     std::shared_ptr<SessionBuffer> buffer;
   };
 
-  Session(GroupView view, std::vector<Member> members, const SessionEnvironment& environment,
-          std::unique_ptr<TokenLedger> tokens);
+  Session(GroupView view, Transport transport, std::vector<Member> members,
+          const SessionEnvironment& environment, std::unique_ptr<TokenLedger> tokens);
   absl::StatusOr<SessionBufferConfig> ParseBuffer(const v1::Buffer& buffer) const;
   absl::Status ImportPeers(SessionBuffer& buffer, const std::vector<Ticket>& tickets,
                            absl::Duration timeout);
@@ -108,6 +112,7 @@ class Session {
   absl::Status CheckIdle() const;  // mutex_ is held
 
   const GroupView view_;
+  const Transport transport_;
   const std::vector<Member> members_;
   const SessionEnvironment environment_;
   const std::unique_ptr<TokenLedger> tokens_;

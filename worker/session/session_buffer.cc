@@ -34,7 +34,7 @@ SessionBuffer::SessionBuffer(const SessionBufferConfig& config, Backend& backend
       tensors_(backend, budget),
       weights_(config.shape.layers, config.shape.weight_parts()) {}
 
-absl::Status SessionBuffer::Open() {
+absl::Status SessionBuffer::Open(const std::string& rendezvous) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;
   PERIGEE_CHECK(state_ == State::kForming);
@@ -44,6 +44,8 @@ absl::Status SessionBuffer::Open() {
   options.rank = config_.rank;
   options.buffer = config_.id;
   options.generation = config_.generation;
+  options.transport = config_.transport;
+  options.rendezvous = rendezvous;
   options.shards = memory_->shards();
   options.shard_rows = memory_->shard_rows();
   options.operation_timeout = config_.operation_timeout;

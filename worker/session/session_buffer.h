@@ -37,6 +37,7 @@ struct SessionBufferConfig {
   Generation generation;
   RankId rank;
   BufferShape shape;
+  Transport transport = Transport::kNvlink;
   absl::Duration operation_timeout;
   absl::Duration warmup_timeout;  // of the first operation
   int threads = 1;
@@ -95,8 +96,9 @@ class SessionBuffer {
 
   // While it forms, from one thread: the memory to export and to import peers into.
   BufferMemory& forming_memory() { return *memory_; }
-  // Every peer has been imported: opens the data path and the buffer.
-  absl::Status Open();
+  // Every peer has been imported, or with Transport::kNccl the rendezvous is known: opens the data
+  // path and the buffer.
+  absl::Status Open(const std::string& rendezvous = "");
 
   // FAILED_PRECONDITION: the buffer still forms, or a program or a guest's operation is running; or
   // what it was closed with.

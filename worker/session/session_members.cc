@@ -52,6 +52,22 @@ absl::Status CheckMembers(const v1::OpenSessionCommand& command, absl::string_vi
                    own.incarnation(), ", this is ", worker, " at ", Hex64(incarnation)));
 }
 
+absl::StatusOr<Transport> ParseTransport(absl::string_view name) {
+  if (name.empty() || name == "nvlink") return Transport::kNvlink;
+  if (name == "nccl") return Transport::kNccl;
+  return absl::InvalidArgumentError(
+      absl::StrCat("transport is '", name.substr(0, 32), "', expected nvlink or nccl"));
+}
+
+absl::Status CheckShapeFor(Transport transport, const BufferShape& shape) {
+  const int32_t home_experts = shape.geometry.experts_per_rank();
+  const bool reads_homes = shape.has_weights() && shape.geometry.slots < home_experts;
+  if (transport == Transport::kNvlink || !reads_homes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "slots is ", shape.geometry.slots, ", expected experts / ranks = ", home_experts,
+      " or more: over transport nccl no rank reads the weights of another where they are"));
+}
+
 absl::StatusOr<std::vector<Ticket>> ParseTickets(
     const google::protobuf::RepeatedPtrField<std::string>& tickets, int32_t ranks, RankId own) {
   if (tickets.size() != ranks) {

@@ -9,9 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/repeated_field.h"
+#include "kernels/backend.h"
 #include "kernels/common/ids.h"
 #include "proto/local/descriptor_message.h"
 #include "proto/v1/command.pb.h"
+#include "worker/memory/buffer_shape.h"
 
 namespace perigee {
 
@@ -23,6 +25,11 @@ absl::StatusOr<uint64_t> ParseIncarnation(absl::string_view text);
 // `incarnation`.
 absl::Status CheckMembers(const v1::OpenSessionCommand& command, absl::string_view worker,
                           uint64_t incarnation);
+
+// Of nvlink (or empty) and nccl; INVALID_ARGUMENT for any other.
+absl::StatusOr<Transport> ParseTransport(absl::string_view name);
+// INVALID_ARGUMENT for a shape that cannot run over this transport.
+absl::Status CheckShapeFor(Transport transport, const BufferShape& shape);
 
 // [R] 16 bytes each, but for the own rank's, which is empty (all zero in the result).
 // INVALID_ARGUMENT.

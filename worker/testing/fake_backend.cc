@@ -125,6 +125,7 @@ absl::Status FakeBackend::CopyOut(absl::Span<std::byte> to, const std::byte* fro
 absl::StatusOr<std::unique_ptr<DataPath>> FakeBackend::CreateDataPath(
     const DataPathOptions& options) {
   ledger_->Add("data_path", 1);
+  path_options_ = options;
   auto path =
       std::make_unique<FakeDataPath>(options, [ledger = ledger_] { ledger->Add("data_path", -1); });
   if (on_data_path_) on_data_path_(*path);

@@ -40,6 +40,9 @@ class FakeBackend final : public Backend {
   // Called with every data path made, before its first operation.
   void set_on_data_path(std::function<void(FakeDataPath&)> hook) { on_data_path_ = hook; }
 
+  // Of the data path made last.
+  const DataPathOptions& path_options() const { return path_options_; }
+
   // Whether local clients can attach; at first they cannot.
   void set_attachable() { attachable_ = true; }
 
@@ -55,11 +58,13 @@ class FakeBackend final : public Backend {
   absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override;
   absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override;
   absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(const DataPathOptions& options) override;
+  absl::StatusOr<std::string> NewRendezvous() override { return std::string("meet here"); }
 
  private:
   const std::shared_ptr<BackendLedger> ledger_;
   uint64_t free_bytes_ = uint64_t{1} << 30;
   bool attachable_ = false;
+  DataPathOptions path_options_;
   std::function<void()> on_allocate_shared_;
   std::function<void(FakeDataPath&)> on_data_path_;
 };

@@ -23,7 +23,9 @@ uint64_t IncarnationOf(int32_t rank) { return 100 + rank; }
 
 }  // namespace
 
-SessionGroup::SessionGroup(int32_t ranks, const MakeBackend& make_backend) {
+SessionGroup::SessionGroup(int32_t ranks, const MakeBackend& make_backend,
+                           const std::string& transport)
+    : transport_(transport) {
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Rank& made = *ranks_.emplace_back(std::make_unique<Rank>());
     made.backend = make_backend(rank);
@@ -56,6 +58,7 @@ std::string SessionGroup::Ticket(int32_t from, int32_t to) const {
 v1::OpenSessionCommand SessionGroup::OpenCommand(int32_t rank) const {
   v1::OpenSessionCommand command;
   command.set_rank(rank);
+  command.set_transport(transport_);
   for (int32_t r = 0; r < ranks(); ++r) {
     v1::GroupMember& member = *command.add_members();
     member.set_rank(r);

@@ -30,7 +30,7 @@ class SessionGroup {
   using MakeBackend = std::function<std::unique_ptr<Backend>(int32_t rank)>;
 
   // Sessions of generation 7 on all ranks, without buffers.
-  SessionGroup(int32_t ranks, const MakeBackend& make_backend);
+  SessionGroup(int32_t ranks, const MakeBackend& make_backend, const std::string& transport = "");
   ~SessionGroup();
 
   int32_t ranks() const { return static_cast<int32_t>(ranks_.size()); }
@@ -73,6 +73,7 @@ class SessionGroup {
     CurrentSession current;
   };
 
+  const std::string transport_;
   ScratchDirectory directory_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   uint64_t program_id_ = 0;

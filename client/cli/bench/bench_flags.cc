@@ -33,7 +33,7 @@ std::string Conflict(const FlagSet& flags, const BenchFlags& given, const std::s
                           given.cluster.backend);
     }
   }
-  return BackendFlagsConflict(flags, given.cluster);
+  return BackendFlagsConflict(flags, given.cluster, given.transport);
 }
 
 absl::StatusOr<BenchShape> CheckedShape(const std::string& text, const BenchOptions& options) {
@@ -72,6 +72,7 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
   flags.Boolean("solo", "a group of one rank: what operations cost where nobody is waited for",
                 &given.solo);
   DeclareBackendFlags(flags, given.cluster);
+  DeclareTransportFlag(flags, given.transport);
   flags.Optional("trace", "FILE", "routes from a file, as 'perigee plan' reads it; else random",
                  &given.trace);
   flags.Optional("layer", "L", "the file's topk_experts is [layers, tokens, K]: take this layer",
@@ -113,6 +114,7 @@ absl::StatusOr<BenchRequest> ParseBenchRequest(const FlagSet& flags, const Bench
   options.what = given.what;
   options.ranks = given.solo ? 1 : given.cluster.ranks;
   options.backend = given.cluster.backend;
+  options.transport = given.transport;
   options.memory = options.backend == "host" || given.cluster.shared_gpu ? RankMemory::kOneForAll
                                                                          : RankMemory::kOneForEach;
   options.sms = given.sms;

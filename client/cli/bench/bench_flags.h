@@ -21,6 +21,7 @@ struct BenchFlags {
   std::vector<std::string> shapes;
   SupervisorOptions cluster{.ranks = 2};  // of its own
   std::string address;
+  std::string transport = "nvlink";
   std::string trace;
   absl::optional<int32_t> layer;
   absl::optional<int32_t> seed;

@@ -25,6 +25,7 @@ std::string Heading(const BenchResult& result) {
   if (options.ranks > 1) {
     absl::StrAppend(&text, Shares(options) ? " that share its memory" : ", a device each");
   }
+  if (options.transport == "nccl") absl::StrAppend(&text, ", over NCCL");
   if (options.backend == "cuda") {
     const auto sms = [](int32_t count) {
       return count == 0 ? std::string("default") : absl::StrCat(count);
@@ -128,6 +129,7 @@ void WriteOptions(const BenchResult& result, JsonWriter& json) {
   json.Field("what", options.what);
   json.Field("device", result.device);
   json.Field("backend", options.backend);
+  json.Field("transport", options.transport);
   json.Field("ranks", options.ranks);
   json.Field("solo", result.solo);
   json.Field("shared_memory", Shares(options));

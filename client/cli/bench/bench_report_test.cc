@@ -67,9 +67,10 @@ TEST(BenchText, AMismatchFails) {
 
 TEST(BenchJson, HasTheDocumentedKeys) {
   const auto json = Parse(BenchJson(Result(RankMemory::kOneForEach))).fields();
-  for (const char* key : {"what", "device", "backend", "ranks", "solo", "shared_memory", "sms",
-                          "local_sms", "programmatic_launch", "high_priority_stream", "iterations",
-                          "warmup", "inputs", "seed", "trace", "layer", "shapes", "result"}) {
+  for (const char* key :
+       {"what", "device", "backend", "transport", "ranks", "solo", "shared_memory", "sms",
+        "local_sms", "programmatic_launch", "high_priority_stream", "iterations", "warmup",
+        "inputs", "seed", "trace", "layer", "shapes", "result"}) {
     EXPECT_EQ(json.count(key), 1u) << key;
   }
   const auto shape = json.at("shapes").list_value().values(0).struct_value().fields();

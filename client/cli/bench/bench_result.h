@@ -19,6 +19,7 @@ struct BenchOptions {
   std::string what = "all";  // as the command line has it
   int32_t ranks = 2;         // of the group
   std::string backend = "host";
+  std::string transport = "nvlink";
   RankMemory memory = RankMemory::kOneForAll;
   int32_t sms = 0;
   int32_t local_sms = 0;

@@ -53,7 +53,8 @@ BenchSession::BenchSession(Client& client, const BenchOptions& options, std::sto
     : client_(client), options_(options), stop_(std::move(stop)) {}
 
 absl::Status BenchSession::Create() {
-  auto group = client_.CreateGroup({.ranks = options_.ranks, .backend = options_.backend});
+  auto group = client_.CreateGroup(
+      {.ranks = options_.ranks, .backend = options_.backend, .transport = options_.transport});
   if (!group.ok()) return group.status();
   group_ = *std::move(group);
   const auto worker = client_.GetWorker(group_.members(0).worker());

@@ -12,8 +12,13 @@ namespace perigee {
 // Declares --backend, --shared-gpu and --memory-handle. The options outlive the flags.
 void DeclareBackendFlags(FlagSet& flags, SupervisorOptions& options);
 
-// After parsing: which of them cannot be given with this backend; empty: none.
-std::string BackendFlagsConflict(const FlagSet& flags, const SupervisorOptions& options);
+// Declares --transport, of commands that make a group.
+void DeclareTransportFlag(FlagSet& flags, std::string& transport);
+
+// After parsing: which of them cannot be given with this backend; empty: none. --transport
+// where it was declared.
+std::string BackendFlagsConflict(const FlagSet& flags, const SupervisorOptions& options,
+                                 const std::string& transport = "nvlink");
 
 }  // namespace perigee
 

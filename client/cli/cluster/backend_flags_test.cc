@@ -37,6 +37,20 @@ TEST_F(BackendFlagsTest, HostTakesNone) {
               HasSubstr("--memory-handle is for --backend cuda"));
 }
 
+TEST_F(BackendFlagsTest, NcclNeedsAGpuForEachRank) {
+  std::string transport = "nvlink";
+  DeclareTransportFlag(flags_, transport);
+  EXPECT_EQ(Conflict({"--transport=nccl"}),
+            "--transport is for --backend cuda, and the backend is host");
+  EXPECT_EQ(transport, "nccl");
+  options_.backend = "cuda";
+  EXPECT_EQ(BackendFlagsConflict(flags_, options_, transport), "");
+  options_.shared_gpu = true;
+  EXPECT_THAT(BackendFlagsConflict(flags_, options_, transport),
+              HasSubstr("--transport nccl needs a GPU for each rank"));
+  EXPECT_EQ(BackendFlagsConflict(flags_, options_, "nvlink"), "");
+}
+
 TEST_F(BackendFlagsTest, OtherKindsOfHandlesAreWrong) {
   EXPECT_EQ(std::string(flags_.Parse({"--backend=cuda", "--memory-handle=ipc"}).message()),
             "--memory-handle is 'ipc', expected auto|fd|fabric");

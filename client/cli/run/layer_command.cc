@@ -34,6 +34,7 @@ struct Settings {
   std::string address;
   std::string on_loss = "fail";
   bool direct = false;
+  std::string transport = "nvlink";
   bool json = false;
 };
 
@@ -42,6 +43,7 @@ void Declare(Settings& settings, FlagSet& flags) {
   flags.Optional("ranks", "R", "ranks that share the tokens; without it, as in the file",
                  &settings.ranks, 1, 128);
   DeclareBackendFlags(flags, settings.cluster);
+  DeclareTransportFlag(flags, settings.transport);
   flags.Optional("iterations", "I", "how often the layer is run", &settings.iterations, 1);
   flags.Optional("token-padding", "P", "rows that a group of rows is padded to a multiple of",
                  &settings.token_padding, 1);
@@ -67,7 +69,7 @@ std::string Conflict(const FlagSet& flags, const Settings& settings, const std::
       return absl::StrCat("--", name, " is for a cluster of its own, not for one at an address");
     }
   }
-  return BackendFlagsConflict(flags, settings.cluster);
+  return BackendFlagsConflict(flags, settings.cluster, settings.transport);
 }
 
 // Sizes that the command line and the file must agree on; empty: they do.
@@ -139,6 +141,7 @@ int RunLayer(const std::vector<std::string>& args) {
   const std::string disagreement = Disagreement(settings, *input, options.ranks);
   if (!disagreement.empty()) return flags.WrongUse(disagreement);
   options.backend = settings.cluster.backend;
+  options.transport = settings.transport;
   options.iterations = settings.iterations;
   options.token_padding = settings.token_padding;
   options.slots = settings.slots.value_or(input->experts() / options.ranks);

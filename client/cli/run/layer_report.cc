@@ -171,7 +171,8 @@ std::string RunLayerText(const RunLayerReport& report) {
   return absl::StrCat(
       FormatCount(report.tokens), " tokens of ", report.hidden, " through ", report.experts,
       " experts of ", report.intermediate, ", top ", report.topk, ", on ",
-      report.group.members_size(), " ranks (", report.group.backend(), " backend); ",
+      report.group.members_size(), " ranks (", report.group.backend(), " backend",
+      report.group.transport() == "nccl" ? ", over NCCL" : "", "); ",
       FormatCount(report.iterations), report.iterations == 1 ? " iteration" : " iterations",
       ", generation ", report.group.generation(), "\n\n", RankTable(report), "\n",
       LoadLine(report.plans), "\n", PhaseTable(report), "\n", Verdict(report.comparison));
@@ -182,6 +183,7 @@ std::string RunLayerJson(const RunLayerReport& report) {
   json.BeginObject();
   json.Field("input", report.input);
   json.Field("backend", report.group.backend());
+  json.Field("transport", report.group.transport());
   json.Field("ranks", report.group.members_size());
   json.Field("tokens", report.tokens);
   json.Field("hidden", report.hidden);

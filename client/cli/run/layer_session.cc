@@ -67,7 +67,8 @@ absl::Status RunLayerSession::Run() {
 }
 
 absl::Status RunLayerSession::Create() {
-  const auto group = client_.CreateGroup({.ranks = options_.ranks, .backend = options_.backend});
+  const auto group = client_.CreateGroup(
+      {.ranks = options_.ranks, .backend = options_.backend, .transport = options_.transport});
   if (!group.ok()) return group.status();
   group_ = *group;
   BufferOptions buffer;

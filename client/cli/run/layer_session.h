@@ -24,6 +24,7 @@ namespace perigee {
 struct RunLayerOptions {
   int32_t ranks = 1;
   std::string backend = "host";
+  std::string transport = "nvlink";
   int32_t iterations = 1;
   int32_t token_padding = 128;
   int32_t slots = 0;
