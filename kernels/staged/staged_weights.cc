@@ -65,20 +65,22 @@ absl::Status MoveMatrices(StagedRank& rank, const ExpertWeights& weights,
                           const std::vector<Replica>& replicas) {
   const Geometry& geometry = rank.shape().geometry;
   const int32_t self = rank.shape().rank.value;
-  const size_t bytes = weights.shape.matrix_elements() * sizeof(BFloat16);
   const auto home = WeightsLayout::Home(weights.shape, geometry.experts_per_rank());
   const auto slots = WeightsLayout::Slots(weights.shape, geometry.slots);
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
   for (const Replica& replica : replicas) {
     const int32_t at = geometry.home_rank(replica.expert);
-    for (const auto part : {&WeightsLayout::gate, &WeightsLayout::up, &WeightsLayout::down}) {
+    for (int part = 0; part < kWeightParts; ++part) {
+      const size_t bytes = weights.shape.part_bytes(part);
       if (at == self) {
         const size_t index = replica.expert % geometry.experts_per_rank();
-        outgoing.push_back({replica.rank, weights.home[self] + home.*part + index * bytes, bytes});
+        const std::byte* const from = weights.home[self] + home.part(part) + index * bytes;
+        outgoing.push_back({replica.rank, from, bytes});
       }
       if (replica.rank == self) {
-        incoming.push_back({at, weights.slots + slots.*part + replica.slot * bytes, bytes});
+        std::byte* const to = weights.slots + slots.part(part) + replica.slot * bytes;
+        incoming.push_back({at, to, bytes});
       }
     }
   }
@@ -221,6 +223,7 @@ absl::Status StagedPrefetchWeights(StagedRank& rank, Sequence sequence, const Pl
   descriptor.intermediate = weights.shape.intermediate;
   descriptor.layer = weights.layer;
   descriptor.weights_version = weights.version;
+  descriptor.dtype = static_cast<uint32_t>(DtypeOf(weights.shape.format));
   const absl::StatusOr<HomeHeader> home = ReadOwnHome(rank, weights);
   if (!home.ok()) return home.status();
   RankWords words;

@@ -146,6 +146,12 @@ std::vector<ContractCase> ContractCases() {
   return cases;
 }
 
+std::vector<ContractCase> PublishingCases() {
+  std::vector<ContractCase> cases = ContractCases();
+  std::erase_if(cases, [](const ContractCase& contract) { return contract.is_staged(); });
+  return cases;
+}
+
 std::vector<TransportCase> TransportCases() {
   const auto host = [](int32_t) { return CreateHostBackend(); };
   const auto staged_host = [](int32_t) { return MakeStagedHostBackend(); };

@@ -47,6 +47,8 @@ struct ContractCase {
 // there is no CUDA device a test of every binary says so and is skipped. PERIGEE_DEVICES=N, more
 // than 1, puts the ranks on N CUDA devices in turn; where there are fewer, that test fails.
 std::vector<ContractCase> ContractCases();
+// Those whose data paths publish directly (DataPath::publication).
+std::vector<ContractCase> PublishingCases();
 
 // Two backends for one group of ranks: over Transport::kNvlink, and over Transport::kNccl.
 struct TransportCase {

@@ -218,7 +218,7 @@ TEST_P(PublicationLifetimesTest, RanksThatPublishOtherTargetsDisagree) {
             "rank 3 says operation barrier, rank 0 says publish");
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PublicationLifetimesTest, testing::ValuesIn(ContractCases()),
+INSTANTIATE_TEST_SUITE_P(Backends, PublicationLifetimesTest, testing::ValuesIn(PublishingCases()),
                          ContractCaseName);
 
 }  // namespace

@@ -303,7 +303,7 @@ TEST_P(PublicationContractTest, QueuedPublicationsGiveTheBitsOfDispatches) {
   EXPECT_EQ(run(true), dispatched);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PublicationContractTest, testing::ValuesIn(ContractCases()),
+INSTANTIATE_TEST_SUITE_P(Backends, PublicationContractTest, testing::ValuesIn(PublishingCases()),
                          ContractCaseName);
 
 }  // namespace
