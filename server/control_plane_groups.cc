@@ -32,6 +32,8 @@ void ControlPlane::CreateGroup(const NewGroup& request, CallDone done) {
   const auto workers =
       PlaceRanks(request.ranks, request.backend, request.workers, registry_.List());
   if (!workers.ok()) return done({workers.status(), {}, {}});
+  const absl::Status linked = CheckLinks(request.transport, *workers, registry_.List());
+  if (!linked.ok()) return done({linked, {}, {}});
 
   Entry& entry = groups_[*name];
   entry.instance = ++last_instance_;

@@ -23,6 +23,7 @@
 #include "proto/support/event_log.h"
 #include "worker/device_description.h"
 #include "worker/device_list.h"
+#include "worker/gpu_links.h"
 #include "worker/host_id.h"
 #include "worker/worker.h"
 
@@ -143,6 +144,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   options.backend = *std::move(backend);
   if (absl::GetFlag(FLAGS_backend) == "cuda") {
     options.device_place = DescribeDevicePlace(absl::GetFlag(FLAGS_device).value_or(0));
+    options.gpu = DescribeGpu(absl::GetFlag(FLAGS_device).value_or(0));
   }
   return options;
 }

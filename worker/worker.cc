@@ -134,6 +134,7 @@ v1::Worker Worker::Impl::Describe() const {
   worker.set_device(options_.device_place.empty()
                         ? info.device
                         : absl::StrCat(info.device, " (", options_.device_place, ")"));
+  if (!options_.gpu.uuid().empty()) *worker.mutable_gpu() = options_.gpu;
   worker.set_memory_bytes(info.memory_bytes);
   worker.set_address(server_->address());
   worker.set_socket_path(descriptors_->path());

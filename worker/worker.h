@@ -18,6 +18,7 @@
 #include "proto/local/wait_limit.h"
 #include "proto/support/clock.h"
 #include "proto/support/defaults.h"
+#include "proto/v1/topology.pb.h"
 
 namespace perigee {
 
@@ -34,6 +35,7 @@ struct WorkerOptions {
   std::set<uint32_t> attach_uids;    // users beside the own that may; attach_dir is given then
   std::unique_ptr<Backend> backend;  // never null
   std::string device_place;          // where its device is, in words; may be empty
+  v1::Gpu gpu;                       // its device's links; empty without one
   int threads = 1;                   // that share one operation's rows
   uint64_t tensor_limit_bytes = kTensorLimitBytes;    // of all named tensors and unfinished uploads
   absl::Duration register_timeout = kConnectTimeout;  // how long Start tries to register

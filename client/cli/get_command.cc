@@ -10,6 +10,7 @@
 #include "client/cli/flags.h"
 #include "client/cli/get_names.h"
 #include "client/cli/get_views.h"
+#include "client/cli/host_view.h"
 #include "client/cli/output.h"
 #include "client/lib/client.h"
 #include "proto/support/defaults.h"
@@ -41,6 +42,14 @@ std::string Describe(const std::vector<Item>& items) {
     for (const auto& [what, value] : facts) {
       absl::StrAppend(&text, what, ":", std::string(width - what.size() + 2, ' '), value, "\n");
     }
+  }
+  return text;
+}
+
+std::string Describe(const std::vector<HostView>& hosts) {
+  std::string text;
+  for (const HostView& host : hosts) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", DescribeHost(host));
   }
   return text;
 }
@@ -78,9 +87,17 @@ absl::StatusOr<std::vector<Item>> AsList(absl::StatusOr<Item> item) {
   return std::vector<Item>{*std::move(item)};
 }
 
+absl::StatusOr<std::vector<HostView>> AskForHosts(Client& client, const std::string& name) {
+  const auto workers = client.ListWorkers();
+  if (!workers.ok()) return workers.status();
+  return HostsOf(*workers, name);
+}
+
 int Ask(Client& client, const Question& question) {
   const std::string& name = question.name.name;
   switch (question.kind) {
+    case ResourceKind::kHost:
+      return Answer(question, AskForHosts(client, name));
     case ResourceKind::kWorker:
       return Answer(question,
                     question.one() ? AsList(client.GetWorker(name)) : client.ListWorkers());
@@ -123,7 +140,7 @@ int Run(Verb verb, const std::string& command, const std::string& summary,
   question.command = command;
   std::string kind, typed, address;
   FlagSet flags(command, summary);
-  flags.Positional("KIND", "workers, groups, buffers or generations", &kind);
+  flags.Positional("KIND", "hosts, workers, groups, buffers or generations", &kind);
   flags.OptionalPositional("NAME",
                            "such as w0, GROUP, GROUP/BUFFER, GROUP/7, or a whole resource name; "
                            "a GROUP stands for all its buffers or generations",
@@ -147,16 +164,17 @@ int Run(Verb verb, const std::string& command, const std::string& summary,
 }  // namespace
 
 const Command kGetCommand = {
-    "get", "show one or all workers, groups, buffers, generations",
+    "get", "show one or all hosts, workers, groups, buffers, generations",
     [](const std::vector<std::string>& args) {
       return Run(Verb::kGet, "get", "Shows a resource, or all of a kind, one line each.", args);
     }};
-const Command kListCommand = {
-    "list", "list workers, groups, buffers, generations", [](const std::vector<std::string>& args) {
-      return Run(Verb::kList, "list", "Lists all resources of a kind, one line each.", args);
-    }};
+const Command kListCommand = {"list", "list hosts, workers, groups, buffers, generations",
+                              [](const std::vector<std::string>& args) {
+                                return Run(Verb::kList, "list",
+                                           "Lists all resources of a kind, one line each.", args);
+                              }};
 const Command kDescribeCommand = {
-    "describe", "show all that is known of workers, groups, buffers, generations",
+    "describe", "show all that is known of hosts, workers, groups, buffers, generations",
     [](const std::vector<std::string>& args) {
       return Run(Verb::kDescribe, "describe", "Shows all that is known of a resource.", args);
     }};

@@ -1,4 +1,5 @@
-// `perigee get`, `list` and `describe`: workers, groups, buffers and generations of a coordinator.
+// `perigee get`, `list` and `describe`: hosts, workers, groups, buffers and generations of a
+// coordinator.
 #ifndef PERIGEE_CLIENT_CLI_GET_COMMAND_H_
 #define PERIGEE_CLIENT_CLI_GET_COMMAND_H_
 

@@ -31,18 +31,20 @@ std::pair<std::string, bool> Complete(const std::string& text, const std::string
 }  // namespace
 
 absl::StatusOr<ResourceKind> ParseResourceKind(const std::string& word) {
-  for (const ResourceKind kind : {ResourceKind::kWorker, ResourceKind::kGroup,
+  for (const ResourceKind kind : {ResourceKind::kHost, ResourceKind::kWorker, ResourceKind::kGroup,
                                   ResourceKind::kBuffer, ResourceKind::kGeneration}) {
     const std::string collection = CollectionOf(kind);
     if (word == collection || word == collection.substr(0, collection.size() - 1)) return kind;
   }
   return absl::InvalidArgumentError(absl::StrCat("'", word.substr(0, 80),
-                                                 "' is none of workers, groups, buffers, "
+                                                 "' is none of hosts, workers, groups, buffers, "
                                                  "generations"));
 }
 
 const char* CollectionOf(ResourceKind kind) {
   switch (kind) {
+    case ResourceKind::kHost:
+      return "hosts";
     case ResourceKind::kWorker:
       return "workers";
     case ResourceKind::kGroup:
@@ -56,6 +58,10 @@ const char* CollectionOf(ResourceKind kind) {
 }
 
 absl::StatusOr<ResourceName> ParseTypedName(ResourceKind kind, const std::string& text) {
+  if (kind == ResourceKind::kHost) {
+    // Hosts have the names that workers give them, of any letters.
+    return ResourceName{absl::StartsWith(text, "hosts/") ? text : absl::StrCat("hosts/", text)};
+  }
   if (kind == ResourceKind::kWorker) {
     const std::string name = absl::StartsWith(text, "workers/") ? text : WorkerName(text);
     return Checked(name, false, ParseWorkerName(name).status());

@@ -8,11 +8,11 @@
 
 namespace perigee {
 
-enum class ResourceKind { kWorker, kGroup, kBuffer, kGeneration };
+enum class ResourceKind { kHost, kWorker, kGroup, kBuffer, kGeneration };
 
-// "workers" or "worker", ... INVALID_ARGUMENT names the four.
+// "workers" or "worker", ... INVALID_ARGUMENT names them all.
 absl::StatusOr<ResourceKind> ParseResourceKind(const std::string& word);
-// "workers", "groups", "buffers", "generations".
+// "hosts", "workers", "groups", "buffers", "generations".
 const char* CollectionOf(ResourceKind kind);
 
 // What a name given with a kind stands for.
@@ -21,9 +21,9 @@ struct ResourceName {
   bool is_parent = false;  // a group, for its buffers or generations
 };
 
-// Takes workers/w0 or w0; tenants/default/groups/g or g; for buffers and generations the same with
-// /buffers/b or /b (/generations/7 or /7) behind it, or only the group. INVALID_ARGUMENT says what
-// was expected.
+// Takes hosts/h or h; workers/w0 or w0; tenants/default/groups/g or g; for buffers and generations
+// the same with /buffers/b or /b (/generations/7 or /7) behind it, or only the group.
+// INVALID_ARGUMENT says what was expected.
 absl::StatusOr<ResourceName> ParseTypedName(ResourceKind kind, const std::string& text);
 
 }  // namespace perigee

@@ -14,11 +14,14 @@ std::string Full(ResourceKind kind, const std::string& text) {
 TEST(GetNamesTest, KindsInBothNumbers) {
   EXPECT_EQ(*ParseResourceKind("workers"), ResourceKind::kWorker);
   EXPECT_EQ(*ParseResourceKind("generation"), ResourceKind::kGeneration);
-  EXPECT_FALSE(ParseResourceKind("hosts").ok());
+  EXPECT_EQ(*ParseResourceKind("host"), ResourceKind::kHost);
+  EXPECT_FALSE(ParseResourceKind("tenants").ok());
   EXPECT_FALSE(ParseResourceKind("").ok());
 }
 
 TEST(GetNamesTest, ShortNamesAreCompleted) {
+  EXPECT_EQ(Full(ResourceKind::kHost, "Node.1"), "hosts/Node.1");
+  EXPECT_EQ(Full(ResourceKind::kHost, "hosts/a"), "hosts/a");
   EXPECT_EQ(Full(ResourceKind::kWorker, "w0"), "workers/w0");
   EXPECT_EQ(Full(ResourceKind::kGroup, "g"), "tenants/default/groups/g");
   EXPECT_EQ(Full(ResourceKind::kBuffer, "g/b"), "tenants/default/groups/g/buffers/b");

@@ -44,6 +44,9 @@ bool ReadDevice(int index, CudaDevice& device, std::string& problem) {
   device.memory_bytes = properties.totalGlobalMem;
   device.pci_bus_id = PciBusId(properties);
   device.uuid = Uuid(properties);
+  int mps = 0;
+  device.mps =
+      cudaDeviceGetAttribute(&mps, cudaDevAttrMpsEnabled, index) == cudaSuccess && mps != 0;
   return true;
 }
 

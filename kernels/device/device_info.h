@@ -18,6 +18,7 @@ struct CudaDevice {
   uint64_t memory_bytes = 0;
   std::string pci_bus_id = "";  // "0000:19:00.0"
   std::string uuid = "";        // "GPU-...", as NVML writes it
+  bool mps = false;             // contexts on it are shared by CUDA's MPS
 };
 
 struct CudaDevices {

@@ -29,12 +29,25 @@ struct NvmlFunctions {
   int (*device_memory)(Device* device, MemoryInfo* info) = nullptr;
   int (*nvlink_state)(Device* device, unsigned int link, int* is_active) = nullptr;
   int (*persistence_mode)(Device* device, int* is_on) = nullptr;
+  // nvmlFieldValue_t; NVML fills in all but which field it is of.
+  struct FieldValue {
+    unsigned int field = 0;
+    unsigned int scope = 0;
+    long long timestamp = 0;
+    long long latency_us = 0;
+    int value_type = 0;
+    int result = 0;
+    unsigned long long value = 0;  // a union: the lower half of what is an unsigned int
+  };
+  int (*field_values)(Device* device, int count, FieldValue* values) = nullptr;
 };
+static_assert(sizeof(NvmlFunctions::FieldValue) == 40);
 
 namespace {
 
 constexpr int kSuccess = 0;
-constexpr unsigned int kMostLinks = 64;  // far more than any device has
+constexpr unsigned int kMostLinks = 64;          // far more than any device has
+constexpr unsigned int kCommonNvlinkSpeed = 90;  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
 // No text that is asked for here is longer (nvml.h: 96 bytes for names and UUIDs).
 using Text = std::array<char, 128>;
 
@@ -54,6 +67,7 @@ absl::Status Resolve(const SharedLibrary& library, NvmlFunctions& functions) {
   if (status.ok()) {
     status = library.Find("nvmlDeviceGetPersistenceMode", &functions.persistence_mode);
   }
+  if (status.ok()) status = library.Find("nvmlDeviceGetFieldValues", &functions.field_values);
   return status;
 }
 
@@ -72,6 +86,13 @@ int CountNvlinks(const NvmlFunctions& functions, NvmlFunctions::Device* device) 
     if (is_active != 0) ++up;
   }
   return up;
+}
+
+int ReadNvlinkSpeed(const NvmlFunctions& functions, NvmlFunctions::Device* device) {
+  NvmlFunctions::FieldValue speed;
+  speed.field = kCommonNvlinkSpeed;
+  if (functions.field_values(device, 1, &speed) != kSuccess || speed.result != kSuccess) return 0;
+  return static_cast<int>(speed.value & 0x7fffffff);
 }
 
 absl::optional<bool> ReadPersistence(const NvmlFunctions& functions,
@@ -99,7 +120,8 @@ absl::StatusOr<NvmlDevice> ReadDevice(const NvmlFunctions& functions, unsigned i
                     memory.used,
                     memory.free,
                     CountNvlinks(functions, device),
-                    ReadPersistence(functions, device)};
+                    ReadPersistence(functions, device),
+                    ReadNvlinkSpeed(functions, device)};
 }
 
 }  // namespace

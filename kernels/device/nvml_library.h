@@ -23,6 +23,8 @@ struct NvmlDevice {
   uint64_t free_bytes = 0;
   int nvlinks = 0;                                   // that are up
   absl::optional<bool> persistence = absl::nullopt;  // none: NVML does not tell
+  // What each NVLink carries one way; 0: there is none, or NVML does not tell.
+  int nvlink_megabytes_per_second = 0;
 };
 
 // Thread-safe.

@@ -112,6 +112,35 @@ absl::StatusOr<std::vector<std::string>> PlaceRanks(int32_t ranks, const std::st
   return TooFew(ranks, backend, ready, workers);
 }
 
+absl::Status CheckLinks(const std::string& transport, const std::vector<std::string>& names,
+                        const std::vector<v1::Worker>& workers) {
+  std::map<std::string, v1::Gpu> gpus;
+  for (const v1::Worker& worker : workers) gpus[worker.name()] = worker.gpu();
+  for (size_t from = 0; from < names.size(); ++from) {
+    for (size_t to = 0; to < names.size(); ++to) {
+      const v1::Gpu& own = gpus[names[from]];
+      const std::string& other = gpus[names[to]].uuid();
+      if (from == to || own.uuid().empty() || other.empty()) continue;
+      const std::string ranks =
+          absl::StrCat("rank ", from, " (", names[from], ") and rank ", to, " (", names[to], ")");
+      if (transport == "nccl" && own.uuid() == other) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(ranks, " have one GPU, and NCCL takes one for each rank"));
+      }
+      const auto& unreachable = own.unreachable();
+      if (transport == "nccl" ||
+          std::find(unreachable.begin(), unreachable.end(), other) == unreachable.end()) {
+        continue;
+      }
+      return absl::FailedPreconditionError(
+          absl::StrCat("the GPUs of ", ranks,
+                       " cannot use each other's memory, as transport nvlink needs it; transport "
+                       "nccl takes such ranks"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::optional<std::vector<RankWorker>> PlaceReplacements(const std::vector<RankWorker>& lost,
                                                           const std::string& backend,
                                                           const std::string& host,

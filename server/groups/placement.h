@@ -23,6 +23,12 @@ absl::StatusOr<std::vector<std::string>> PlaceRanks(int32_t ranks, const std::st
                                                     const std::vector<std::string>& wanted,
                                                     const std::vector<v1::Worker>& workers);
 
+// Whether workers of these names, by rank, can be a group over `transport`, as far as they have
+// told of their GPUs. FAILED_PRECONDITION names two ranks: over nvlink, whose GPUs cannot use each
+// other's memory; over nccl, that have one GPU.
+absl::Status CheckLinks(const std::string& transport, const std::vector<std::string>& names,
+                        const std::vector<v1::Worker>& workers);
+
 // A rank's worker; as a request its name is that of the lost one.
 struct RankWorker {
   int32_t rank = 0;

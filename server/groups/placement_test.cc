@@ -80,6 +80,36 @@ std::string Shown(const absl::optional<std::vector<RankWorker>>& placed) {
   return text;
 }
 
+v1::Worker WithGpu(const std::string& name, const std::string& uuid,
+                   const std::vector<std::string>& unreachable = {}) {
+  v1::Worker worker = MakeWorker(name);
+  worker.mutable_gpu()->set_uuid(uuid);
+  for (const std::string& other : unreachable) worker.mutable_gpu()->add_unreachable(other);
+  return worker;
+}
+
+TEST(CheckLinks, NvlinkNamesRanksThatCannotUseEachOthersMemory) {
+  const std::vector<v1::Worker> workers = {WithGpu("w0", "a"), WithGpu("w1", "b", {"c"}),
+                                           WithGpu("w2", "c"), MakeWorker("w3")};
+  EXPECT_TRUE(CheckLinks("nvlink", {"w0", "w1", "w3"}, workers).ok());
+  const absl::Status status = CheckLinks("nvlink", {"w0", "w2", "w1"}, workers);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rank 2 (w1) and rank 1 (w2) cannot use each other's memory"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("transport nccl takes such ranks"));
+  EXPECT_TRUE(CheckLinks("nccl", {"w0", "w2", "w1"}, workers).ok());
+}
+
+TEST(CheckLinks, NcclNamesRanksThatHaveOneGpu) {
+  const std::vector<v1::Worker> workers = {WithGpu("w0", "a"), WithGpu("w1", "b"),
+                                           WithGpu("w2", "b")};
+  EXPECT_TRUE(CheckLinks("nvlink", {"w0", "w1", "w2"}, workers).ok());
+  EXPECT_TRUE(CheckLinks("nccl", {"w0", "w1"}, workers).ok());
+  const absl::Status status = CheckLinks("nccl", {"w0", "w1", "w2"}, workers);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (w1) and rank 2 (w2) have one GPU"));
+}
+
 TEST(PlaceReplacements, PrefersTheSameName) {
   const std::vector<v1::Worker> workers = {MakeWorker("w1"), MakeWorker("w3"), MakeWorker("w9")};
   EXPECT_EQ(Shown(PlaceReplacements({{3, "w3"}}, "host", "hosts/a", workers)), "3:w3 ");

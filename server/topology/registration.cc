@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kIncarnationDigits = 16;
 constexpr size_t kMaxText = 1024;
+constexpr int kMaxPeers = 256;  // GPUs that a worker may tell of
 
 absl::Status Wrong(const v1::Worker& worker, absl::string_view field, absl::string_view value,
                    absl::string_view expected) {
@@ -27,11 +28,28 @@ bool IsIncarnation(const std::string& text) {
 }
 
 absl::Status CheckTexts(const v1::Worker& worker) {
-  for (const std::string* text : {&worker.host(), &worker.device(), &worker.address(),
-                                  &worker.socket_path(), &worker.version()}) {
+  for (const std::string* text :
+       {&worker.host(), &worker.device(), &worker.address(), &worker.socket_path(),
+        &worker.version(), &worker.gpu().uuid(), &worker.gpu().name(), &worker.gpu().pci(),
+        &worker.gpu().driver()}) {
     if (text->size() > kMaxText) {
       return absl::InvalidArgumentError(absl::StrCat(worker.name(), ": a text of ", text->size(),
                                                      " bytes, expected at most ", kMaxText));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGpu(const v1::Worker& worker) {
+  const v1::Gpu& gpu = worker.gpu();
+  if (gpu.peers_size() + gpu.unreachable_size() > kMaxPeers) {
+    return absl::InvalidArgumentError(absl::StrCat(worker.name(), ": ",
+                                                   gpu.peers_size() + gpu.unreachable_size(),
+                                                   " other GPUs, expected at most ", kMaxPeers));
+  }
+  for (const auto& uuids : {gpu.peers(), gpu.unreachable()}) {
+    for (const std::string& uuid : uuids) {
+      if (uuid.size() > kMaxText) return Wrong(worker, "gpu", uuid.substr(0, 80), "UUIDs");
     }
   }
   return absl::OkStatus();
@@ -55,7 +73,8 @@ absl::Status CheckRegistration(const v1::Worker& worker) {
   }
   if (worker.address().empty()) return Wrong(worker, "address", "", "host:port");
   if (worker.socket_path().empty()) return Wrong(worker, "socket_path", "", "a path");
-  return CheckTexts(worker);
+  if (absl::Status status = CheckTexts(worker); !status.ok()) return status;
+  return CheckGpu(worker);
 }
 
 }  // namespace perigee

@@ -94,6 +94,13 @@ TEST_F(WorkerRegistryTest, GivenMalformedFieldsWhenItRegistersThenTheMessageSays
   refused([](v1::Worker& w) { w.clear_address(); }, "host:port");
   refused([](v1::Worker& w) { w.clear_socket_path(); }, "socket_path");
   refused([](v1::Worker& w) { w.set_device(std::string(2000, 'x')); }, "at most 1024");
+  refused([](v1::Worker& w) { w.mutable_gpu()->set_pci(std::string(2000, 'x')); }, "at most 1024");
+  refused([](v1::Worker& w) { w.mutable_gpu()->add_peers(std::string(2000, 'x')); }, "gpu is");
+  refused(
+      [](v1::Worker& w) {
+        for (int i = 0; i < 300; ++i) w.mutable_gpu()->add_unreachable("GPU-x");
+      },
+      "300 other GPUs, expected at most 256");
 }
 
 TEST_F(WorkerRegistryTest, GivenALostReplyWhenTheSameIncarnationRegistersAgainThenNothingChanges) {

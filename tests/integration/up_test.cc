@@ -154,6 +154,13 @@ TEST_F(UpTest, WorkersAreListedAndDescribed) {
   EXPECT_EQ(list.status, 0) << list.err;
   EXPECT_THAT(list.out, HasSubstr("workers/w0"));
   EXPECT_THAT(list.out, HasSubstr("READY"));
+  const Result hosts = Ask({"describe", "hosts"});
+  EXPECT_EQ(hosts.status, 0) << hosts.err;
+  EXPECT_THAT(hosts.out, HasSubstr("no GPU is known of: w0 (backend host), w1 (backend host)"));
+  const auto host = ParseJson(Ask({"describe", "hosts", "--json"}).out).fields().at("hosts");
+  const auto of_host = host.list_value().values(0).struct_value().fields().at("workers");
+  EXPECT_TRUE(of_host.list_value().values(0).struct_value().fields().at("gpu").has_null_value());
+  EXPECT_EQ(Ask({"describe", "hosts", "elsewhere"}).status, 1);
   const Result described = Ask({"describe", "workers", "workers/w1"});
   EXPECT_EQ(described.status, 0) << described.err;
   EXPECT_THAT(described.out, HasSubstr("incarnation"));
