@@ -82,6 +82,10 @@ TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
   const std::string reduce_q = R"(reduce_gradients { plan: "q" })";
   const std::string probe = "probe_copy {}";
   const std::string barrier = "barrier {}";
+  const std::string target = R"(prepare_dispatch { target: "t" })";
+  const std::string metadata = R"(prepare_publication { target: "t" })";
+  const std::string store = R"(store_rows { target: "t" })";
+  const std::string publish_p = R"(publish { target: "t" plan: "p" })";
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {plan_p, prefetch_p, "plan 'p'"},
       {prefetch_p, plan_p, "plan 'p'"},
@@ -101,6 +105,11 @@ TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
       {prefetch_p, reduce_p, ""},
       {reduce_p, reduce_q, "the gradients"},
       {reduce_p, saved_p, ""},
+      {target, metadata, "the rows in the shard"},
+      {metadata, store, "the rows in the shard"},
+      {store, publish_p, "the rows in the shard"},
+      {publish_p, prefetch_p, "plan 'p'"},
+      {store, prefetch_p, ""},
       {barrier, prefetch_p, ""},
       {barrier, barrier, ""},
   };
