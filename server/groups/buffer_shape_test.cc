@@ -82,6 +82,9 @@ TEST(CompleteShape, RefusalsNameTheValueAndWhatWasExpected) {
         s.set_intermediate(0);
       },
       "layers is 0", "expected layers");
+  refused([](auto& s) { s.set_weight_scales(true); }, "weight_scales is set", "bf16");
+  refused([](auto& s) { s.set_weight_format(static_cast<v1::BufferShape::WeightFormat>(7)); },
+          "weight_format 7", "bf16, 8 bit or MXFP4");
   refused([](auto& s) { s.set_tokens(1 << 28); }, "268435456", "less than 2^31");
 }
 

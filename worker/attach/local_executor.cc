@@ -253,6 +253,7 @@ Failure LocalExecutor::Operate(const LocalDispatchWithPlan& operation, Sequence 
 Failure LocalExecutor::Operate(const LocalPrefetchWeights& operation, Sequence sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
+  site_.objects.ForgetSlots();
   return operations_.Prefetch(sequence, *plan, operation.layer, operation.weights_version);
 }
 

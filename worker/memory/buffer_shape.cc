@@ -88,6 +88,7 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   shape.intermediate = wire.intermediate();
   shape.layers = wire.layers();
   shape.gradients = wire.gradients();
+  shape.refetch = wire.refetch();
   absl::Status status = ValidateGeometry(shape.geometry);
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);
   if (status.ok()) status = CheckRow("intermediate", shape.intermediate, 0);

@@ -163,6 +163,26 @@ void BufferObjects::RowsOverwritten(Sequence last) {
   rows_.ended = last;
 }
 
+void BufferObjects::NotePlanMade(const std::string& name, Sequence sequence) {
+  // Names of plans that were never kept, too; a forgotten one only costs a prefetch.
+  if (plans_made_.size() >= kMaxPlans && plans_made_.count(name) == 0) plans_made_.clear();
+  plans_made_[name] = sequence;
+}
+
+BufferObjects::SlotUse BufferObjects::UseOf(const std::string& plan, int32_t layer,
+                                            uint64_t version) const {
+  const auto made = plans_made_.find(plan);
+  return {made == plans_made_.end() ? Sequence() : made->second, layer, version};
+}
+
+void BufferObjects::NoteSlotsFilled(const std::string& plan, int32_t layer, uint64_t version) {
+  slots_filled_ = UseOf(plan, layer, version);
+}
+
+bool BufferObjects::SlotsFilledFor(const std::string& plan, int32_t layer, uint64_t version) const {
+  return slots_filled_ == UseOf(plan, layer, version);
+}
+
 void BufferObjects::ForgetPlan(const std::string& name) { plans_.erase(name); }
 
 void BufferObjects::KeepPlan(const std::string& name, PlanPtr plan) {
@@ -174,6 +194,8 @@ void BufferObjects::Clear() {
   rows_ = ShardRows();
   target_.reset();
   token_.clear();
+  plans_made_.clear();
+  ForgetSlots();
 }
 
 }  // namespace perigee

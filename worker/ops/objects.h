@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
 #include "kernels/direct_publication.h"
@@ -84,6 +85,14 @@ class BufferObjects {
   void KeepPlan(const std::string& name, PlanPtr plan);
   void ForgetPlan(const std::string& name);  // its dispatch turned out to have failed
 
+  // What the slots were last to be filled for. From the operations of programs alone, done or not,
+  // so that every rank comes to the same.
+  void NotePlanMade(const std::string& name, Sequence sequence);
+  void NoteSlotsFilled(const std::string& plan, int32_t layer, uint64_t version);
+  bool SlotsFilledFor(const std::string& plan, int32_t layer, uint64_t version) const;
+  // An operation that all ranks have left, or one of no program, may have left anything in them.
+  void ForgetSlots() { slots_filled_.reset(); }
+
   // Last sequence that a collective operation of this buffer has used.
   Sequence last_sequence() const { return last_sequence_; }
   void UseSequence(Sequence sequence) { last_sequence_ = sequence; }
@@ -97,6 +106,14 @@ class BufferObjects {
   absl::Status CheckRows(const PlanHandle& plan, bool needs_weights, bool output_too) const;
   std::string DescribeLiving() const;
 
+  struct SlotUse {
+    Sequence plan;  // of its making
+    int32_t layer = 0;
+    uint64_t version = 0;
+    friend bool operator==(const SlotUse&, const SlotUse&) = default;
+  };
+  SlotUse UseOf(const std::string& plan, int32_t layer, uint64_t version) const;
+
   const std::string buffer_name_;
   const BufferId buffer_;
   const Generation generation_;
@@ -106,6 +123,8 @@ class BufferObjects {
   std::string target_name_;
   TargetPtr target_;
   std::string token_;  // that its publication holds
+  std::map<std::string, Sequence> plans_made_;
+  absl::optional<SlotUse> slots_filled_;
   Sequence last_sequence_;
 };
 

@@ -48,6 +48,7 @@ ProgramOutcome ProgramRunner::Run() {
   }
   site_.data_path.set_timing(Timing::kOperations);
   if (failure_) launcher_.DropTarget();
+  if (failure_ && others_know_) site_.objects.ForgetSlots();
   return Outcome();
 }
 
@@ -103,18 +104,49 @@ absl::Status ProgramRunner::Prepare() {
 
 bool ProgramRunner::Step(int index) {
   const v1::ProgramOperation& operation = order_.program.operations(index);
+  const absl::Duration begin = clock_.Monotonic();
+  if (!Refetches(operation)) {
+    return Launch(operation, index, RunsBeside(index) ? Part::kBegin : Part::kAll, begin);
+  }
+  v1::ProgramOperation fetch;
+  fetch.mutable_prefetch_weights()->set_plan(operation.run_experts().plan());
+  fetch.mutable_prefetch_weights()->set_layer(operation.run_experts().layer());
+  fetch.mutable_prefetch_weights()->set_weights_version(operation.run_experts().weights_version());
+  return Launch(fetch, index, Part::kBegin, begin) && Launch(operation, index, Part::kEnd, begin);
+}
+
+bool ProgramRunner::Refetches(const v1::ProgramOperation& operation) const {
+  if (!site_.shape.refetch || site_.shape.geometry.slots == 0 || !operation.has_run_experts()) {
+    return false;
+  }
+  const v1::RunExpertsOperation& run = operation.run_experts();
+  return !site_.objects.SlotsFilledFor(run.plan(), run.layer(), run.weights_version());
+}
+
+void ProgramRunner::Note(const v1::ProgramOperation& operation, Sequence sequence) {
+  if (operation.has_dispatch() && operation.dispatch().saved_plan().empty()) {
+    site_.objects.NotePlanMade(operation.dispatch().plan(), sequence);
+  }
+  if (operation.has_publish()) site_.objects.NotePlanMade(operation.publish().plan(), sequence);
+  if (!operation.has_prefetch_weights()) return;
+  const v1::PrefetchWeightsOperation& prefetch = operation.prefetch_weights();
+  site_.objects.NoteSlotsFilled(prefetch.plan(), prefetch.layer(), prefetch.weights_version());
+}
+
+bool ProgramRunner::Launch(const v1::ProgramOperation& operation, int index, Part part,
+                           absl::Duration begin) {
   const bool collective = IsCollective(operation);
   if (!collective && failure_) return true;
   const Sequence sequence = collective ? TakeSequence() : Sequence();
+  Note(operation, sequence);
   if (failure_) return DeclineAt(operation, sequence);
-  const absl::Duration begin = clock_.Monotonic();
   const bool beside = RunsBeside(index);
   Failure failure = launcher_.Launch(operation, sequence, beside);
   if (failure.status.ok()) {
     if (site_.data_path.queues()) {
-      running_.push_back({index, collective, beside ? Running::kBegin : Running::kAll});
+      running_.push_back({index, collective, part});
       if (beside) beside_ = index;
-    } else {
+    } else if (part != Part::kBegin) {
       if (!order_.program.time_iterations()) Measure(index, clock_.Monotonic() - begin);
       Count(index);
     }
@@ -142,7 +174,7 @@ void ProgramRunner::Join() {
   if (failure_) return;
   Failure failure = launcher_.Join();
   if (failure.status.ok()) {
-    running_.push_back({index, /*collective=*/false, Running::kEnd});
+    running_.push_back({index, /*collective=*/false, Part::kEnd});
   } else {
     failure_ = std::move(failure);
   }
@@ -161,11 +193,11 @@ void ProgramRunner::Settle() {
   absl::Duration begun;
   for (size_t i = 0; i < ended; ++i) {
     const bool measured = !iterations && i < durations.size();
-    if (running[i].part == Running::kBegin) {
+    if (running[i].part == Part::kBegin) {
       if (measured) begun = durations[i];
       continue;
     }
-    const absl::Duration before = running[i].part == Running::kEnd ? begun : absl::ZeroDuration();
+    const absl::Duration before = running[i].part == Part::kEnd ? begun : absl::ZeroDuration();
     if (measured) Measure(running[i].index, before + durations[i]);
     Count(running[i].index);
   }

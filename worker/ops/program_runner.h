@@ -10,6 +10,10 @@
 //    others have queued it.
 //    So it is with what a prefetch that ran beside others has found, told where they wait for it.
 //  - an operation was left early: the program ends here; the record says whether all did.
+//
+// With the buffer's refetch, run_experts takes a sequence for the prefetch that it begins with,
+// where it needs one: whether it does, each rank knows from the operations of this and earlier
+// programs.
 #ifndef PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 #define PERIGEE_WORKER_OPS_PROGRAM_RUNNER_H_
 
@@ -64,6 +68,15 @@ class ProgramRunner {
   void MarkTime();
   // False when the program ends with this operation.
   bool Step(int index);
+  // Of an operation, or of a prefetch that other operations run beside, or that one begins with: up
+  // to these, and the rest.
+  enum class Part { kAll, kBegin, kEnd };
+  // As Step; `operation` counts as part of that at `index`. begin: when that has begun.
+  bool Launch(const v1::ProgramOperation& operation, int index, Part part, absl::Duration begin);
+  // Whether run_experts finds slots that were filled for something else, and fills them.
+  bool Refetches(const v1::ProgramOperation& operation) const;
+  // What every rank knows of an operation, done or not.
+  void Note(const v1::ProgramOperation& operation, Sequence sequence);
   // Whether the copies of a prefetch may run beside what follows it.
   bool RunsBeside(int index) const;
   // What is launched from here on waits for the prefetch that runs beside.
@@ -84,8 +97,7 @@ class ProgramRunner {
   struct Running {
     int index = 0;
     bool collective = false;
-    // Of an operation, or of a prefetch that runs beside others: up to these, and its Join.
-    enum { kAll, kBegin, kEnd } part = kAll;
+    Part part = Part::kAll;
   };
   // How many iterations are launched before this rank waits for them.
   int32_t IterationsAtATime() const;

@@ -43,18 +43,20 @@ class SessionHostTest : public ::testing::Test {
     }
   }
 
-  void Load(int32_t rank, const std::vector<LayerTensor>& tensors) {
+  void Load(int32_t rank, const std::vector<LayerTensor>& tensors) { Load(group_, rank, tensors); }
+  static void Load(SessionGroup& group, int32_t rank, const std::vector<LayerTensor>& tensors) {
     for (const LayerTensor& tensor : tensors) {
       const auto* bytes = reinterpret_cast<const std::byte*>(tensor.bytes.data());
-      const absl::Status status = group_.Write(rank, tensor.target, tensor.header,
-                                               absl::MakeConstSpan(bytes, tensor.bytes.size()));
+      const absl::Status status = group.Write(rank, tensor.target, tensor.header,
+                                              absl::MakeConstSpan(bytes, tensor.bytes.size()));
       ASSERT_TRUE(status.ok()) << status;
     }
   }
-  void ExpectLayerIsRight() {
+  void ExpectLayerIsRight() { ExpectLayerIsRight(group_); }
+  void ExpectLayerIsRight(SessionGroup& group) {
     SCOPED_TRACE(testing::Message() << "PERIGEE_SEED=" << seed_);
     for (int32_t rank = 0; rank < kRanks; ++rank) {
-      const std::vector<double> output = BFloat16Values(*group_.Read(rank, NamedTarget("output")));
+      const std::vector<double> output = BFloat16Values(*group.Read(rank, NamedTarget("output")));
       const std::vector<double> expected = layer_.ExpectedOutput(rank);
       ASSERT_EQ(output.size(), expected.size());
       if (rank + 1 == kRanks) {
@@ -62,8 +64,19 @@ class SessionHostTest : public ::testing::Test {
       } else {
         EXPECT_LE(RelativeError(output, expected), 2e-3) << "rank " << rank;
       }
-      EXPECT_EQ(*group_.Read(rank, NamedTarget("gathered")), layer_.ExpectedGathered(rank));
+      EXPECT_EQ(*group.Read(rank, NamedTarget("gathered")), layer_.ExpectedGathered(rank));
     }
+  }
+  // Tensor "other": every route to the last expert, so that slots hold others than the layer's own
+  // routes want, most of which go to the first.
+  LayerTensor OtherRoutes(int32_t rank) const {
+    LayerTensor routes = layer_.Inputs(rank)[1];
+    routes.target.set_tensor("other");
+    const int32_t last = layer_.geometry().experts - 1;
+    for (size_t at = 0; at < routes.bytes.size(); at += sizeof(last)) {
+      std::memcpy(routes.bytes.data() + at, &last, sizeof(last));
+    }
+    return routes;
   }
   void ExpectAllWell(const std::vector<ProgramOutcome>& outcomes) {
     for (const ProgramOutcome& outcome : outcomes) {
@@ -203,6 +216,42 @@ TEST_F(SessionHostTest, WeightsOfAnotherVersionAreFoundByAll) {
   EXPECT_TRUE(found);
   ExpectAllWell(group_.Execute(kLayerProgram));
   ExpectLayerIsRight();
+}
+
+// A backward of a layer whose slots another plan has taken since: refused, or fetched again.
+TEST_F(SessionHostTest, StaleSlotsAreRefusedOrFetchedAgainAsTheBufferAsks) {
+  constexpr char kForward[] = R"pb(
+    operations { dispatch { hidden: "hidden" topk_experts: "topk" plan: "p" } }
+    operations { prefetch_weights { plan: "p" layer: 0 weights_version: 9 } }
+    operations { dispatch { hidden: "hidden" topk_experts: "other" plan: "q" } }
+    operations { prefetch_weights { plan: "q" layer: 0 weights_version: 9 } }
+  )pb";
+  constexpr char kBack[] = R"pb(
+    operations { dispatch { hidden: "hidden" route_weights: "weights" saved_plan: "p" } }
+    operations { run_experts { plan: "p" layer: 0 weights_version: 9 apply_route_weights: true } }
+    operations { combine { plan: "p" output: "output" route_weights_output: "gathered" } }
+  )pb";
+  for (int32_t rank = 0; rank < kRanks; ++rank) Load(rank, {OtherRoutes(rank)});
+  ExpectAllWell(group_.Execute(kForward));
+  bool stale = false;
+  for (const ProgramOutcome& outcome : group_.Execute(kBack)) {
+    EXPECT_NE(outcome.status.code(), 0);
+    stale = stale || outcome.status.reason() == "STALE_WEIGHTS";
+  }
+  EXPECT_TRUE(stale);
+
+  v1::BufferShape shape = layer_.shape();
+  shape.set_refetch(true);
+  SessionGroup again(kRanks, [](int32_t) { return CreateHostBackend(); });
+  again.MakeBuffer(shape);
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    Load(again, rank, layer_.Inputs(rank));
+    Load(again, rank, {OtherRoutes(rank)});
+    Load(again, rank, layer_.Weights(rank));
+  }
+  ExpectAllWell(again.Execute(kForward));
+  ExpectAllWell(again.Execute(kBack));
+  ExpectLayerIsRight(again);
 }
 
 TEST_F(SessionHostTest, ABadRouteIsNamedByAll) {
