@@ -46,6 +46,7 @@ void AddFlags(FlagSet& flags, Options& options) {
   flags.Optional("intermediate", "H'", "columns of gate and up; 0: leave expert weights out",
                  &options.shape.intermediate);
   flags.Optional("layers", "L", "layers whose weights are held", &options.shape.layers);
+  flags.Boolean("gradients", "hold the gradients of these weights, too", &options.shape.gradients);
   flags.Optional("memory", "BYTES",
                  "memory of each rank's device, such as 80GiB (default: this machine's, which all "
                  "ranks share)",
@@ -103,6 +104,7 @@ std::string ReportJson(const Options& options, const Footprint& footprint, const
   json.Field("hidden", options.shape.hidden);
   json.Field("intermediate", options.shape.intermediate);
   json.Field("layers", options.shape.layers);
+  json.Field("gradients", options.shape.gradients);
   json.Key("buffer_bytes_per_rank");
   json.BeginObject();
   for (const BufferBytes& buffer : footprint.buffers) json.Field(buffer.name, buffer.bytes);

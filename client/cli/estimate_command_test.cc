@@ -11,6 +11,7 @@ namespace perigee {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kGroup = {"estimate", "--tokens", "256", "--hidden",
                                          "256",      "--topk",   "8",   "--experts",
@@ -57,10 +58,28 @@ TEST(EstimateCommand, JsonAddsUp) {
   EXPECT_GT(number("memory_bytes"), 1 << 20);
 }
 
+TEST(EstimateCommand, GradientsAreHeldWhereAskedFor) {
+  const std::vector<std::string> weights = {"--intermediate", "64", "--layers", "2"};
+  EXPECT_THAT(Estimate(weights).out, Not(HasSubstr("gradients")));
+  std::vector<std::string> wanted = weights;
+  wanted.push_back("--gradients");
+  const CliResult text = Estimate(wanted);
+  EXPECT_EQ(text.status, kDone) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("expert_gradients"));
+  EXPECT_THAT(text.out, HasSubstr("slot_gradients"));
+  wanted.push_back("--json");
+  const std::string json = Estimate(wanted).out;
+  EXPECT_THAT(json, HasSubstr("\"gradients\": true"));
+  EXPECT_THAT(json, HasSubstr("\"expert_gradients\": 3145728"));  // 2 layers of 8 x 3 x 256 x 64
+  EXPECT_THAT(json, HasSubstr("\"slot_gradients\": 1572864"));
+}
+
 TEST(EstimateCommand, WrongUse) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--slots", "-1"}, "--slots is '-1'"},
       {{"--intermediate", "12"}, "intermediate is 12, expected a multiple of 8"},
+      {{"--gradients"}, "gradients are wanted and intermediate is 0"},
+      {{"--intermediate", "8", "--gradients", "--slots", "7"}, "slots is 7, expected at least"},
       {{"--layers", "0"}, "layers is 0, expected 1 to 1024"},
       {{"--token-padding", "2147483647"}, "expected less than 2^31"},
   };

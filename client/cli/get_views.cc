@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "kernels/layout/gradients_layout.h"
 
 namespace perigee {
 namespace {
@@ -88,6 +90,16 @@ int64_t TotalBytes(const v1::Buffer& buffer) {
   uint64_t total = 0;
   for (const uint64_t bytes : buffer.rank_bytes()) total += bytes;
   return static_cast<int64_t>(total);
+}
+
+// What a rank keeps of the buffer's gradients; none: none, or no rank has told its bytes yet.
+absl::optional<uint64_t> GradientBytes(const v1::Buffer& buffer) {
+  const v1::BufferShape& shape = buffer.shape();
+  const int32_t ranks = buffer.rank_bytes_size();
+  if (!shape.gradients() || ranks == 0) return absl::nullopt;
+  return GradientBlockLayout::Create({shape.hidden(), shape.intermediate()}, shape.slots(),
+                                     shape.experts() / ranks, shape.layers())
+      .size_bytes;
 }
 
 }  // namespace
@@ -194,6 +206,11 @@ Facts FactsOf(const v1::Buffer& buffer) {
       {"shape", ShapeOf(shape)},
       {"weights", absl::StrCat("H' ", shape.intermediate(), ", layers ", shape.layers())},
       {"bytes", FormatBytes(TotalBytes(buffer))}};
+  if (shape.gradients()) {
+    const absl::optional<uint64_t> bytes = GradientBytes(buffer);
+    facts.push_back(
+        {"gradients", bytes ? FormatBytes(static_cast<int64_t>(*bytes)) + " a rank" : "kept"});
+  }
   if (buffer.operation_timeout_ms() != 0) {
     facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
   }
@@ -293,6 +310,13 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("token_padding", int32_t{shape.token_padding()});
   json.Field("intermediate", int32_t{shape.intermediate()});
   json.Field("layers", int32_t{shape.layers()});
+  json.Field("gradients", shape.gradients());
+  json.Key("gradient_bytes_per_rank");
+  if (const absl::optional<uint64_t> bytes = GradientBytes(buffer)) {
+    json.Value(*bytes);
+  } else {
+    json.Null();
+  }
   json.Field("operation_timeout_ms", int64_t{buffer.operation_timeout_ms()});
   json.Field("warmup_timeout_ms", int64_t{buffer.warmup_timeout_ms()});
   json.Field("sms", int32_t{buffer.sms()});

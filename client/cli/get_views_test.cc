@@ -81,6 +81,26 @@ TEST(GetViewsTest, ABuffersBytesAreThoseOfAllRanks) {
   EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("bytes", "2.00 KiB")));
 }
 
+TEST(GetViewsTest, GradientsAreShownWithWhatTheyTake) {
+  v1::Buffer buffer;
+  v1::BufferShape& shape = *buffer.mutable_shape();
+  shape.set_experts(16);
+  shape.set_slots(8);
+  shape.set_hidden(256);
+  shape.set_intermediate(64);
+  shape.set_layers(3);
+  EXPECT_THAT(Json(buffer), HasSubstr("\"gradients\": false"));
+  EXPECT_THAT(FactsOf(buffer), Not(testing::Contains(Pair("gradients", testing::_))));
+  shape.set_gradients(true);
+  EXPECT_THAT(Json(buffer), HasSubstr("\"gradient_bytes_per_rank\": null"));
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("gradients", "kept")));
+  buffer.add_rank_bytes(1024);
+  buffer.add_rank_bytes(1024);
+  // (8 slots + 3 layers of 8 experts) x 3 matrices x 256 x 64 x 4 bytes.
+  EXPECT_THAT(Json(buffer), HasSubstr("\"gradient_bytes_per_rank\": 6291456"));
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("gradients", "6.00 MiB a rank")));
+}
+
 v1::ClientAttachment ClientOfRank(int32_t rank, v1::ClientAttachment::State state) {
   v1::ClientAttachment client;
   client.set_buffer("tenants/default/groups/g/buffers/b");

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/bfloat16.h"
+#include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/weights_layout.h"
 #include "kernels/plan/validate.h"
@@ -28,7 +29,15 @@ absl::Status Validate(const FootprintShape& shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("layers is ", shape.layers, ", expected 1 to ", kMaxLayers));
   }
-  return absl::OkStatus();
+  if (!shape.gradients) return absl::OkStatus();
+  if (shape.intermediate == 0) {
+    return absl::InvalidArgumentError("gradients are wanted and intermediate is 0");
+  }
+  const int32_t own = shape.geometry.experts_per_rank();
+  if (shape.geometry.slots >= own) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("gradients are wanted and slots is ",
+                                                 shape.geometry.slots,
+                                                 ", expected at least experts / ranks = ", own));
 }
 
 // Differences of the layout's own offsets, so that the parts add up to the shard.
@@ -75,6 +84,16 @@ void AddWeights(const FootprintShape& shape, std::vector<BufferBytes>& buffers) 
   buffers.push_back({"expert_slots", slots});
 }
 
+void AddGradients(const FootprintShape& shape, std::vector<BufferBytes>& buffers) {
+  if (!shape.gradients) return;
+  const auto block =
+      GradientBlockLayout::Create({shape.hidden, shape.intermediate}, shape.geometry.slots,
+                                  shape.geometry.experts_per_rank(), shape.layers);
+  buffers.push_back(
+      {"expert_gradients", static_cast<int64_t>(block.size_bytes - block.first_home)});
+  buffers.push_back({"slot_gradients", static_cast<int64_t>(block.first_home)});
+}
+
 }  // namespace
 
 int64_t Footprint::shard_bytes() const {
@@ -96,6 +115,7 @@ absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape) {
   AddTokens(shape, footprint.buffers);
   AddPlan(shape.geometry, footprint.buffers);
   AddWeights(shape, footprint.buffers);
+  AddGradients(shape, footprint.buffers);
   return footprint;
 }
 

@@ -16,6 +16,7 @@ struct FootprintShape {
   int32_t hidden = 0;        // H
   int32_t intermediate = 0;  // H', 0: no expert weights
   int32_t layers = 1;        // whose weights are held; the slots are shared by all
+  bool gradients = false;    // whether those of the weights are held, too
 };
 
 struct BufferBytes {
@@ -35,7 +36,8 @@ struct Footprint {
 };
 
 // INVALID_ARGUMENT: ValidateGeometry; H not a multiple of 8 from 8 to 65536, H' not one from 0;
-// layers outside [1, 1024]. Within these limits no sum leaves 63 bits.
+// layers outside [1, 1024]; gradients of no weights, or with fewer slots than E / R. Within these
+// limits no sum leaves 63 bits.
 absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape);
 
 }  // namespace perigee

@@ -47,6 +47,20 @@ TEST(Footprint, BuffersByHand) {
   EXPECT_EQ(footprint->forming_bytes(), all + footprint->shard_bytes());
 }
 
+TEST(Footprint, GradientsAreOfOwnExpertsInEachLayerAndOfSlotsOnce) {
+  FootprintShape shape = GoodShape();
+  const int64_t without = EstimateFootprint(shape)->rank_bytes();
+  EXPECT_EQ(ByName(*EstimateFootprint(shape)).count("expert_gradients"), 0u);
+  shape.gradients = true;
+  const auto footprint = EstimateFootprint(shape);
+  ASSERT_TRUE(footprint.ok()) << footprint.status();
+  const int64_t expert = int64_t{3} * 256 * 64 * 4;
+  EXPECT_EQ(ByName(*footprint).at("expert_gradients"), 3 * 8 * expert);
+  EXPECT_EQ(ByName(*footprint).at("slot_gradients"), 8 * expert);
+  EXPECT_EQ(footprint->rank_bytes(), without + 4 * 8 * expert);
+  EXPECT_EQ(footprint->forming_bytes(), footprint->rank_bytes() + footprint->shard_bytes());
+}
+
 TEST(Footprint, WithoutWeightsOrSlots) {
   FootprintShape shape = GoodShape();
   shape.intermediate = 0;
@@ -70,6 +84,12 @@ TEST(Footprint, RefusesBadShapes) {
   shape.layers = 0;
   EXPECT_THAT(message(shape), HasSubstr("layers is 0, expected 1 to 1024"));
   shape = GoodShape();
+  shape.gradients = true;
+  shape.geometry.slots = 7;
+  EXPECT_THAT(message(shape), HasSubstr("slots is 7, expected at least experts / ranks = 8"));
+  shape.intermediate = 0;
+  EXPECT_THAT(message(shape), HasSubstr("gradients are wanted and intermediate is 0"));
+  shape = GoodShape();
   shape.geometry.experts = 65;
   EXPECT_THAT(message(shape), HasSubstr("experts is 65, expected a multiple of ranks (8)"));
 }
@@ -83,7 +103,8 @@ TEST(Footprint, LargestShapeStaysIn63Bits) {
                                           .token_padding = 1},
                              .hidden = 1 << 16,
                              .intermediate = 1 << 16,
-                             .layers = 1024};
+                             .layers = 1024,
+                             .gradients = true};
   const auto footprint = EstimateFootprint(shape);
   ASSERT_TRUE(footprint.ok()) << footprint.status();
   for (const BufferBytes& buffer : footprint->buffers) EXPECT_GT(buffer.bytes, 0) << buffer.name;

@@ -48,8 +48,8 @@ FOLDERS = {
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],
     # Worker and client of its rank in one process: it implements the client's interface.
     "worker/embedded": _WORKER_OUTSIDE + ["worker", "client/lib/rank_client.h",
-                                           "client/lib/shared_region.h",
-                                           "client/lib/stream_link.h",
+                                          "client/lib/shared_region.h",
+                                          "client/lib/stream_link.h",
                                           "client/lib/attach_request.h"],
     "client": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
     # Local clients share a GPU's memory with their worker.
