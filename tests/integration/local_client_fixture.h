@@ -37,6 +37,8 @@ class LocalClientTest : public ClusterTest, public ::testing::WithParamInterface
   // A client of the rank in a process of its own, attached; with `in_barrier` in an operation that
   // waits for the other ranks.
   std::unique_ptr<Process> AttachProcess(int rank, bool in_barrier);
+  // Until the rank's worker runs an operation of its client.
+  void AwaitOperation(int rank);
   // Between host memory and memory shared with a worker, wherever that is.
   static void Put(const LocalClient& client, void* to, const void* from, size_t size_bytes);
   static void Get(const LocalClient& client, void* to, const void* from, size_t size_bytes);
