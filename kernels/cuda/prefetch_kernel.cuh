@@ -4,9 +4,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/device_words.cuh"
+#include "kernels/cuda/grid_barrier.cuh"
 #include "kernels/cuda/group_rows.cuh"
 #include "kernels/cuda/prefetch_launch.h"
+#include "kernels/cuda/rank_barrier.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/weights_words.cuh"
 
@@ -14,8 +17,8 @@ namespace perigee {
 
 inline constexpr int kSlotThreads = 256;
 // 128 KiB a block under way at once: weights come over links, to few SMs.
-inline constexpr int kCopyThreads = 1024;
-inline constexpr int kCopyVectors = 8;
+inline constexpr int kCopyThreads = 512;
+inline constexpr int kCopyVectors = 16;
 
 // The least stale slot, with what its home held, by one block of threads that each know of one at
 // most: an earlier kernel's finding is kept where it is of a lower slot.
@@ -34,13 +37,13 @@ __device__ inline void NoteStaleSlot(const PathView& path, int32_t slot, const H
 
 // One block. Before the copy: every used slot loses its tag; those whose home holds the weights are
 // good. After it: those that still are get their new tags.
-__global__ void __launch_bounds__(kSlotThreads)
-    CheckSlotsKernel(PathView path, PlanView plan, WeightsView weights, uint32_t* slot_is_good,
-                     bool after_copy) {
-  if (Stopped(path)) return;
+__device__ inline void CheckSlots(const PathView& path, const PlanView& plan,
+                                  const WeightsView& weights, uint32_t* slot_is_good,
+                                  bool after_copy) {
   if (threadIdx.x == 0 && !after_copy) path.state->stale_slot = INT32_MAX;
   __syncthreads();
-  for (int32_t first = 0; first < path.geometry.slots; first += kSlotThreads) {
+  const auto threads = static_cast<int32_t>(blockDim.x);
+  for (int32_t first = 0; first < path.geometry.slots; first += threads) {
     const int32_t slot = first + static_cast<int32_t>(threadIdx.x);
     const int32_t expert =
         slot < path.geometry.slots ? ExpertInSlot(plan, path.geometry, path.rank, slot) : -1;
@@ -59,6 +62,13 @@ __global__ void __launch_bounds__(kSlotThreads)
     }
     NoteStaleSlot(path, stale, held);
   }
+}
+
+__global__ void __launch_bounds__(kSlotThreads)
+    CheckSlotsKernel(PathView path, PlanView plan, WeightsView weights, uint32_t* slot_is_good,
+                     bool after_copy) {
+  if (Stopped(path)) return;
+  CheckSlots(path, plan, weights, slot_is_good, after_copy);
 }
 
 // One part by all blocks. A thread has several loads under way before its first store.
@@ -89,10 +99,8 @@ __device__ inline void CopyBytes(std::byte* to, const std::byte* from, int64_t b
 // Matrices are whole vectors; so are scales where H and H' are multiples of 128, but for the few
 // of a small 8-bit matrix. Every block has a part in every slot that is used, however few these
 // are.
-__global__ void __launch_bounds__(kCopyThreads)
-    CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
-                    const uint32_t* slot_is_good) {
-  if (Stopped(path)) return;
+__device__ inline void CopySlots(const PathView& path, const PlanView& plan,
+                                 const WeightsView& weights, const uint32_t* slot_is_good) {
   for (int32_t slot = 0; slot < path.geometry.slots; ++slot) {
     const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
     if (expert < 0 || slot_is_good[slot] == 0) continue;
@@ -110,15 +118,59 @@ __global__ void __launch_bounds__(kCopyThreads)
   }
 }
 
-__global__ void ReportStaleSlotKernel(PathView path, OperationMark mark, PlanView plan) {
-  if (Stopped(path) || path.state->stale_slot == INT32_MAX) return;
-  if (!ClaimReport(path, PathStop::kDecline)) return;
+__global__ void __launch_bounds__(kCopyThreads)
+    CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
+                    const uint32_t* slot_is_good) {
+  if (Stopped(path)) return;
+  CopySlots(path, plan, weights, slot_is_good);
+}
+
+// One thread, behind the exit barrier.
+__device__ inline void ReportStaleSlot(const PathView& path, const OperationMark& mark,
+                                       const PlanView& plan) {
+  if (path.state->stale_slot == INT32_MAX || !ClaimReport(path, PathStop::kDecline)) return;
   Report& report = path.page->report;
   report.phase = static_cast<uint32_t>(Phase::kExit);
   report.slot = path.state->stale_slot;
   report.rank = path.geometry.home_rank(ExpertInSlot(plan, path.geometry, path.rank, report.slot));
   report.home = path.state->stale_home;
   Publish(report, mark, ReportKind::kStaleHome);
+}
+
+__global__ void ReportStaleSlotKernel(PathView path, OperationMark mark, PlanView plan) {
+  if (!Stopped(path)) ReportStaleSlot(path, mark, plan);
+}
+
+// GridWords::verdicts of a prefetch.
+enum : int { kPrefetchNotEntered = 0 };
+
+// All of it in one kernel: between kernels ranks that share a device drift apart.
+__global__ void __launch_bounds__(kCopyThreads, 1)
+    PrefetchKernel(PathView path, OperationMark mark, EntryArguments entry, PlanView plan,
+                   const __grid_constant__ WeightsView weights, uint32_t* slot_is_good) {
+  BarrierSite site;
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  AwaitKernelAhead();
+  GridBarrier grid(path, mark);
+  if (blockIdx.x == 0) {
+    // Orders: the loading of every home block before the reads of it that follow.
+    if (Enter(path, mark, entry, site)) {
+      CheckSlots(path, plan, weights, slot_is_good, false);
+    } else if (threadIdx.x == 0) {
+      SetVerdict(path.grid, kPrefetchNotEntered);
+    }
+  }
+  if (!grid.Sync() || Verdict(path.grid, kPrefetchNotEntered)) return grid.Leave();
+  CopySlots(path, plan, weights, slot_is_good);
+  if (blockIdx.x == 0) site = LoadBarrierSite(path);
+  if (grid.Sync() && blockIdx.x == 0) {
+    CheckSlots(path, plan, weights, slot_is_good, true);
+    // Orders: the reads above before any home block is loaded anew. All ranks pass it, whatever one
+    // has found.
+    if (Exit(path, mark, site) && threadIdx.x == 0) ReportStaleSlot(path, mark, plan);
+  }
+  LaunchDependents();
+  grid.Leave();
 }
 
 }  // namespace perigee

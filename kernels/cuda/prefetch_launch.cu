@@ -6,6 +6,13 @@
 
 namespace perigee {
 
+int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const EntryArguments& entry, const PlanView& plan, const WeightsView& weights,
+                   uint32_t* slot_is_good) {
+  return LaunchDependent(target, PrefetchKernel, target.sms, kCopyThreads, 0, path, mark, entry,
+                         plan, weights, slot_is_good);
+}
+
 int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,
                     const WeightsView& weights, uint32_t* slot_is_good) {
   cudaStream_t stream = target.stream;
@@ -24,7 +31,7 @@ int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,
 }
 
 int LoadPrefetchKernels() {
-  return LoadKernels(CheckSlotsKernel, CopySlotsKernel, ReportStaleSlotKernel);
+  return LoadKernels(PrefetchKernel, CheckSlotsKernel, CopySlotsKernel, ReportStaleSlotKernel);
 }
 
 }  // namespace perigee

@@ -7,11 +7,17 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/path_view.h"
 #include "kernels/cuda/plan_view.h"
+#include "kernels/cuda/rank_barrier_arguments.h"
 #include "kernels/cuda/weights_view.h"
 
 namespace perigee {
 
-// Between the barriers: fills and tags the slots that the plan uses. A slot whose home held other
+// Entry barrier, LaunchFillSlots, exit barrier and LaunchReportStaleSlot.
+int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                   const EntryArguments& entry, const PlanView& plan, const WeightsView& weights,
+                   uint32_t* slot_is_good);
+
+// Between barriers: fills and tags the slots that the plan uses. A slot whose home held other
 // weights, before or after the copy, is left empty and noted in PathState. slot_is_good [B] is
 // scratch.
 int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,

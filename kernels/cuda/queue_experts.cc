@@ -23,15 +23,19 @@ WeightsView ViewOf(const CudaRank& rank, const ExpertWeights& weights) {
   return view;
 }
 
-// Up to its entry barrier; the plan that it is by.
-absl::StatusOr<std::shared_ptr<const CudaPlan>> QueuePrefetchEntry(CudaRank& rank,
-                                                                   Sequence sequence,
-                                                                   const PlanPtr& handle,
-                                                                   const ExpertWeights& weights) {
+// What a prefetch brings to its entry barrier.
+struct CheckedPrefetch {
+  std::shared_ptr<const CudaPlan> plan;
+  OperationDescriptor descriptor;
+  OperationMark mark;
+};
+
+absl::StatusOr<CheckedPrefetch> CheckPrefetch(CudaRank& rank, Sequence sequence,
+                                              const PlanPtr& handle, const ExpertWeights& weights) {
   absl::Status status = BeginCollective(rank, sequence, Operation::kPrefetchWeights);
   if (!status.ok()) return status;
-  auto plan = CudaPlanOf(rank, handle);
-  if (!plan.ok()) return plan;
+  const auto plan = CudaPlanOf(rank, handle);
+  if (!plan.ok()) return plan.status();
   if (status = CheckWeights(rank, weights); !status.ok()) return status;
 
   OperationDescriptor descriptor = rank.Descriptor(Operation::kPrefetchWeights);
@@ -40,11 +44,11 @@ absl::StatusOr<std::shared_ptr<const CudaPlan>> QueuePrefetchEntry(CudaRank& ran
   descriptor.dtype = static_cast<uint32_t>(DtypeOf(weights.shape.format));
   descriptor.layer = weights.layer;
   descriptor.weights_version = weights.version;
-  QueuedOperation queued{.mark = MarkOf(rank, Operation::kPrefetchWeights),
-                         .weights = {weights.layer, weights.version}};
-  // Orders: the loading of every home block before the reads of it that follow.
-  if (status = QueueEntry(rank, descriptor, 0, std::move(queued)); !status.ok()) return status;
-  return plan;
+  return CheckedPrefetch{*plan, descriptor, MarkOf(rank, Operation::kPrefetchWeights)};
+}
+
+QueuedOperation QueuedPrefetch(const OperationMark& mark, const ExpertWeights& weights) {
+  return {.mark = mark, .weights = {weights.layer, weights.version}};
 }
 
 absl::Status QueueStaleSlot(CudaRank& rank, const CudaPlan& plan) {
@@ -81,17 +85,18 @@ absl::Status FillSlotsBeside(CudaRank& rank, const CudaPlan& plan, const ExpertW
 
 absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
                                   const ExpertWeights& weights) {
-  const auto plan = QueuePrefetchEntry(rank, sequence, handle, weights);
-  if (!plan.ok()) return plan.status();
+  const auto prefetch = CheckPrefetch(rank, sequence, handle, weights);
+  if (!prefetch.ok()) return prefetch.status();
   // Copies that run beside are of the same slots.
   absl::Status status = WaitForBeside(rank);
   if (!status.ok()) return status;
-  const int error = LaunchFillSlots(rank.target(), rank.view, (*plan)->view(),
-                                    ViewOf(rank, weights), rank.slot_is_good);
-  if (status = LaunchStatus(rank, error, "prefetch"); !status.ok()) return status;
-  // Orders: the reads above before any home block is loaded anew.
-  if (status = QueueExit(rank); !status.ok()) return status;
-  return QueueStaleSlot(rank, **plan);
+  const EntryArguments entry =
+      NoteEntry(rank, prefetch->descriptor, 0, QueuedPrefetch(prefetch->mark, weights));
+  const int error =
+      LaunchPrefetch(rank.target(), rank.view, prefetch->mark, entry, prefetch->plan->view(),
+                     ViewOf(rank, weights), rank.slot_is_good);
+  NoteExit(rank);
+  return LaunchStatus(rank, error, "prefetch");
 }
 
 absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPtr& handle,
@@ -104,14 +109,18 @@ absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPt
   if (rank.lane.stream == nullptr) {
     if (absl::Status status = MakeLane(rank); !status.ok()) return status;
   }
-  auto plan = QueuePrefetchEntry(rank, sequence, handle, weights);
-  if (!plan.ok()) return plan.status();
-  absl::Status status = FillSlotsBeside(rank, **plan, weights);
+  auto prefetch = CheckPrefetch(rank, sequence, handle, weights);
+  if (!prefetch.ok()) return prefetch.status();
+  // Orders: the loading of every home block before the reads of it that follow.
+  absl::Status status =
+      QueueEntry(rank, prefetch->descriptor, 0, QueuedPrefetch(prefetch->mark, weights));
+  if (status.ok()) status = FillSlotsBeside(rank, *prefetch->plan, weights);
   if (!status.ok()) {
     rank.progress->Abort(-1, std::string(status.message()));
     return status;
   }
-  rank.beside = PrefetchBeside{sequence, *std::move(plan), {weights.layer, weights.version}};
+  rank.beside =
+      PrefetchBeside{sequence, std::move(prefetch->plan), {weights.layer, weights.version}};
   // Orders nothing of the copies: what is entered behind the join does.
   return QueueExit(rank);
 }
