@@ -4,10 +4,12 @@ The workers live, what they have open and mapped is what it was, and clients att
 PERIGEE_CLIENT_KILLS (20) says how many; the seed is printed, and PERIGEE_SEED=n gives it back."""
 
 import contextlib
+import ctypes
 import os
 import random
 import select
 import signal
+import traceback
 import unittest
 
 import numpy
@@ -19,6 +21,7 @@ SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 KILLS = int(os.environ.get("PERIGEE_CLIENT_KILLS", 20))
 RANKS, S, H, K, E = 2, 16, 32, 2, 4
 STEP_SECONDS = python_cluster.STEP_SECONDS
+PR_SET_PDEATHSIG = 1  # linux/prctl.h: no client outlives a test that fails
 
 
 class Child:
@@ -30,10 +33,13 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._words)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             status = 1
             try:
                 work(lambda word: os.write(write, word))
                 status = 0
+            except BaseException:  # of a process that unwinds no further
+                traceback.print_exc()
             finally:
                 os._exit(status)
         os.close(write)

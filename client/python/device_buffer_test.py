@@ -2,6 +2,7 @@
 """In which order perigee.DeviceBuffer has things done, without a GPU: the library is a fake one, whose
 device memory is this process's and whose streams do at once what they are given."""
 
+import contextlib
 import ctypes
 import types
 import unittest
@@ -121,13 +122,25 @@ class FakeTorch:
               "torch.int32": numpy.int32, "torch.uint8": numpy.uint8}
     Tensor = FakeTensor
     bfloat16, float32, int32, uint8 = DTYPES
+    wanted_stream = None  # the only one that memory may be allocated on
+    allocates_on = None  # the stream that empty() is called on
+
+    @staticmethod
+    @contextlib.contextmanager
+    def on_stream(stream):
+        before, FakeTorch.allocates_on = FakeTorch.allocates_on, stream
+        yield
+        FakeTorch.allocates_on = before
+
     cuda = types.SimpleNamespace(
         ExternalStream=lambda stream, device: stream, default_stream=lambda device: "default",
-        current_stream=lambda device: types.SimpleNamespace(cuda_stream=8))
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=8), stream=on_stream)
 
     @staticmethod
     def empty(shape, dtype, device):
         assert device == "cuda:0"
+        if FakeTorch.wanted_stream is not None:
+            assert FakeTorch.allocates_on == FakeTorch.wanted_stream, FakeTorch.allocates_on
         return FakeTensor(numpy.full(shape, 99, FakeTorch.DTYPES[dtype]), dtype, [])
 
 
@@ -259,6 +272,10 @@ class DeviceBufferTest(unittest.TestCase):
         self.assertEqual(self.take_log(), ["6 waits for the mark"])
         plan.release()
 
+    def expect_allocations_on(self, stream):
+        FakeTorch.wanted_stream = stream
+        self.addCleanup(setattr, FakeTorch, "wanted_stream", None)
+
     def test_torch_is_told_which_streams_use_its_memory(self):
         torch = FakeTorch()
         with mock.patch.object(device_buffer, "loaded_torch", lambda: torch), \
@@ -266,11 +283,13 @@ class DeviceBufferTest(unittest.TestCase):
             hidden = torch.empty((3, H), torch.bfloat16, "cuda:0")
             routes = torch.empty((3, K), torch.int32, "cuda:0")
             routes.values[:] = 0
+            self.expect_allocations_on(7)
             rows, _, cu_seqlens, plan, event = self.buffer.dispatch(
                 hidden, None, routes, async_finish=True, stream=7)
             self.assertEqual((hidden.streams, routes.streams, rows.streams), ([7], [7], []))
             event.wait(stream=8)
             self.assertEqual((hidden.streams, rows.streams, plan.dst.streams), ([7], [8], [8]))
+            self.expect_allocations_on("default")
             self.buffer.combine(plan, rows, stream=0)
             self.assertEqual(rows.streams, [8, "default"])
             self.assertEqual(set(rows.values.flat), {7})

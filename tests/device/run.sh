@@ -69,7 +69,8 @@ run_device() {
 
 run_contract() {
   local test
-  for test in queued polled dispatch combine experts gradients lifetimes disagreement lost_rank refusals layer transport; do
+  for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
+    refusals publication publication_lifetimes weight_formats layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }

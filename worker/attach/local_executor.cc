@@ -100,6 +100,9 @@ Sequence LocalExecutor::TakeSequence() {
   const Sequence sequence = next_sequence_;
   next_sequence_ = sequence.Next();
   site_.objects.UseSequence(sequence);
+  // All ranks come here alike, whatever becomes of the operation: a prefetch that one refuses fills
+  // the others' slots.
+  site_.objects.ForgetSlots();
   begun_.back().completion.sequence = sequence;
   ShowFirstCollective();
   return sequence;
@@ -253,7 +256,6 @@ Failure LocalExecutor::Operate(const LocalDispatchWithPlan& operation, Sequence 
 Failure LocalExecutor::Operate(const LocalPrefetchWeights& operation, Sequence sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
-  site_.objects.ForgetSlots();
   return operations_.Prefetch(sequence, *plan, operation.layer, operation.weights_version);
 }
 

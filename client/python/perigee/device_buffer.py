@@ -236,8 +236,10 @@ class DeviceBuffer(Buffer):
     def _empty_like(self, view):
         torch = loaded_torch()
         if torch is not None:
-            return torch.empty(view.shape, dtype=getattr(torch, view.dtype),
-                               device=f"cuda:{self.device}")
+            # torch's memory is free for the stream that it is allocated on, and for no other.
+            with torch.cuda.stream(torch_stream(self._stream, self.device)):
+                return torch.empty(view.shape, dtype=getattr(torch, view.dtype),
+                                   device=f"cuda:{self.device}")
         allocation = _Allocation(self._attachment, max(1, view.nbytes))
         return DeviceArray(allocation.address, view.shape, view.dtype, self.device, allocation)
 

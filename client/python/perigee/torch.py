@@ -95,7 +95,7 @@ class _ExpertWeights(torch.autograd.Function):
                        for arrays in ctx.buffer.gradients(ctx.layer))
         for grad, own, slot in zip(grads, home, slots):
             own.copy_(grad[:own.shape[0]])
-            slot.add_(grad[own.shape[0]:])
+            slot.copy_(grad[own.shape[0]:])  # what a reduction that failed has left is not added to
         ctx.buffer.reduce_grad(ctx.plan, layer=ctx.layer)
         sums = [own.to(dtype, copy=True) for own, dtype in zip(home, ctx.dtypes)]
         for own in home:
@@ -125,5 +125,7 @@ def expert_weights(buffer, plan, home, slots, *, layer=0):
     of its own experts [E/R, ..], and behind them `slots` [B, ..], those of plan.experts_to_copy[rank].
     In backward the gradients of slots go to the ranks whose own experts they are (Buffer.reduce_grad),
     and `home` gets the sums of all ranks; `slots` gets none. Of a buffer that keeps gradients; those of
-    the layer's own experts are written over, and zeros afterwards."""
+    the layer's own experts are written over, and zeros afterwards; so are those of slots. On every rank
+    these weights, or slices of them without rows, have to take part in the loss: a rank whose backward
+    does not come here lets the others wait in reduce_grad until their deadline."""
     return _ExpertWeights.apply(buffer, plan, layer, *home, *slots)
