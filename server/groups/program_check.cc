@@ -140,8 +140,14 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::kStoreRows:
     case v1::ProgramOperation::kPublish:
       return CheckPublication(index, operation, shape);
-    case v1::ProgramOperation::kBarrier:
     case v1::ProgramOperation::kProbeCopy:
+      if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) {
+        return absl::OkStatus();
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation ", index,
+                       " (probe_copy) has alone and to_next_rank, expected one of them at most"));
+    case v1::ProgramOperation::kBarrier:
       return absl::OkStatus();
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;

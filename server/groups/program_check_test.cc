@@ -52,6 +52,8 @@ TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   };
   refused("", "0 operations", "expected 1 to");
+  refused("operations { probe_copy { alone: true to_next_rank: true } }",
+          "operation 0 (probe_copy)", "expected one of them at most");
   refused("operations { barrier {} } iterations: -1", "iterations is -1", "expected 0 to");
   refused("operations { barrier {} } iterations: 1000000001", "1000000001", "expected 0 to");
   refused("operations { barrier {} } iterations: 10001 keep_durations: true",

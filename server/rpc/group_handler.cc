@@ -16,19 +16,19 @@ absl::Status CheckName(const std::string& name) {
   return InField("name", ParseGroupName(name).status());
 }
 
-}  // namespace
-
 absl::Status CheckTransport(const NewGroup& group) {
   if (group.transport == "nvlink") return absl::OkStatus();
   if (group.transport != "nccl") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group.transport is '", group.transport, "', expected nvlink or nccl"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group.transport is '", group.transport.substr(0, 32), "', expected nvlink or nccl"));
   }
   if (group.backend == "cuda") return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("group.transport is nccl, which backend ",
                                                  group.backend,
                                                  " does not have, expected backend cuda"));
 }
+
+}  // namespace
 
 absl::StatusOr<NewGroup> ParseNewGroup(const v1::CreateGroupRequest& request) {
   absl::Status status = InField("parent", ParseTenantName(request.parent()).status());

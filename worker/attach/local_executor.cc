@@ -62,6 +62,8 @@ LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
       operations_(site),
       next_sequence_(first_sequence) {
   plans_.reserve(kMaxPlans);
+  // One that a program has left: the client's commands know of none, and would be refused for it.
+  operations_.DropTarget();
 }
 
 void LocalExecutor::Begin(const CommandEntry& entry) {

@@ -106,6 +106,15 @@ TEST_F(LocalExecutorTest, ALayerRunsOnTheArena) {
   EXPECT_FALSE(executor_->fatal().has_value());
 }
 
+// Other ranks' may have been filled.
+TEST_F(LocalExecutorTest, SlotsAreForgottenWhateverBecomesOfAPrefetch) {
+  objects_.NotePlanMade("p", Sequence(3));
+  objects_.NoteSlotsFilled("p", 0, 1);
+  ASSERT_TRUE(objects_.SlotsFilledFor("p", 0, 1));
+  EXPECT_FALSE(Do(LocalPrefetchWeights{kPlan, 1, 3}).status.ok()) << "there is no such plan";
+  EXPECT_FALSE(objects_.SlotsFilledFor("p", 0, 1));
+}
+
 TEST_F(LocalExecutorTest, WeightsThatTheClientHasWrittenNeedNoDispatch) {
   ExpectOk(LocalDispatch{kPlan, 1, false});
   ExpectOk(LocalCombine{kPlan, true, true});

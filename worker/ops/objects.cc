@@ -164,7 +164,7 @@ void BufferObjects::RowsOverwritten(Sequence last) {
 }
 
 void BufferObjects::NotePlanMade(const std::string& name, Sequence sequence) {
-  // Names of plans that were never kept, too; a forgotten one only costs a prefetch.
+  // Names of plans that were never kept, too; slots are not taken to be filled for a forgotten one.
   if (plans_made_.size() >= kMaxPlans && plans_made_.count(name) == 0) plans_made_.clear();
   plans_made_[name] = sequence;
 }
@@ -180,7 +180,7 @@ void BufferObjects::NoteSlotsFilled(const std::string& plan, int32_t layer, uint
 }
 
 bool BufferObjects::SlotsFilledFor(const std::string& plan, int32_t layer, uint64_t version) const {
-  return slots_filled_ == UseOf(plan, layer, version);
+  return plans_made_.count(plan) != 0 && slots_filled_ == UseOf(plan, layer, version);
 }
 
 void BufferObjects::ForgetPlan(const std::string& name) { plans_.erase(name); }

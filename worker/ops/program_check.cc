@@ -110,13 +110,16 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
       return Check(operation.store_rows());
     case Kind::kPublish:
       return Check(operation.publish());
-    case Kind::kBarrier:
     case Kind::kProbeCopy:
-      return absl::OkStatus();
-    case Kind::OPERATION_NOT_SET:
+      // The next rank would lose rows that it believes to have.
+      if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) break;
+      return absl::InvalidArgumentError("alone and to_next_rank are set, expected one at most");
+    case Kind::kBarrier:
       break;
+    case Kind::OPERATION_NOT_SET:
+      return absl::InvalidArgumentError("no operation is set, or one that is unknown here");
   }
-  return absl::InvalidArgumentError("no operation is set, or one that is unknown here");
+  return absl::OkStatus();
 }
 
 std::set<std::string> InputsOf(const v1::Program& program) {
@@ -185,7 +188,14 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
   if (absl::Status status = CheckTimedIterations(program); !status.ok()) return status;
   for (int index = 0; index < program.operations_size(); ++index) {
     const v1::ProgramOperation& operation = program.operations(index);
-    if (absl::Status status = CheckOperation(operation, shape); !status.ok()) {
+    absl::Status status = CheckOperation(operation, shape);
+    if (status.ok() && program.iterations() > 1 &&
+        operation.prepare_publication().tokens_size() > 0) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("iterations is ", program.iterations(),
+                       ", expected 1 where tokens are given: each is ", "good once"));
+    }
+    if (!status.ok()) {
       return InvalidProgram(absl::StrCat("operation ", index, " (", OperationName(operation),
                                          "): ", status.message()));
     }

@@ -73,6 +73,9 @@ TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(operations { reduce_gradients { plan: "p" layer: 2 } })", "layer is 2"},
       {"operations { reduce_gradients { layer: 1 } }", "plan ''"},
+      {"operations { probe_copy { alone: true to_next_rank: true } }", "expected one at most"},
+      {R"(operations { prepare_publication { target: "t" tokens: "1" tokens: "2" } } iterations: 2)",
+       "expected 1 where tokens are given"},
       {"", "no operations"},
       {"operations {}", "operation 0 (none)"},
       {"operations { barrier {} } iterations: -1", "iterations is -1"},

@@ -37,7 +37,9 @@ SessionBuffer::SessionBuffer(const SessionBufferConfig& config, Backend& backend
 absl::Status SessionBuffer::Open(const std::string& rendezvous) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;
-  PERIGEE_CHECK(state_ == State::kForming);
+  if (state_ != State::kForming) {
+    return absl::FailedPreconditionError(absl::StrCat(config_.name, " has been connected before"));
+  }
   DataPathOptions options;
   options.geometry = config_.shape.geometry;
   options.hidden = config_.shape.hidden;
