@@ -289,6 +289,12 @@ class DeviceBufferTest(unittest.TestCase):
             self.assertEqual((hidden.streams, routes.streams, rows.streams), ([7], [7], []))
             event.wait(stream=8)
             self.assertEqual((hidden.streams, rows.streams, plan.dst.streams), ([7], [8], [8]))
+            self.take_log()
+            other = types.SimpleNamespace(cuda_stream=9)
+            with mock.patch.object(FakeTorch.cuda, "current_stream", lambda device: other):
+                self.assertEqual(plan.load.streams, [8])
+            self.assertEqual(self.take_log(), ["9 waits for 0", "9 waits for the mark"],
+                             "a look at a plan is one of the stream that looks")
             self.expect_allocations_on("default")
             self.buffer.combine(plan, rows, stream=0)
             self.assertEqual(rows.streams, [8, "default"])

@@ -16,6 +16,8 @@ class DeviceEvent(Event):
     """The end of one operation, and of those handed over before it on the same buffer. Streams wait for
     it; the host need not."""
 
+    ONE_WAIT_IS_ENOUGH = False  # for another stream
+
     def wait(self, stream=None):
         """What the stream (Buffer has the default) is given from here on comes behind the operation,
         and finds its results in the arrays that it returned. Blocks nobody. A failure that is known

@@ -9,6 +9,8 @@ class Event:
     """The end of one operation, and of those handed over before it on the same buffer. An array that
     the operation returned holds its values from wait() on. Not thread-safe."""
 
+    ONE_WAIT_IS_ENOUGH = True
+
     def __init__(self, attachment, command, timeout, uses=frozenset(), finish=None,
                  quiet=False, await_earlier=None):
         self._attachment = attachment

@@ -8,7 +8,7 @@ class CommPlan:
     until it is released, which the end of the last reference does as well.
 
     N, R, E, B, NvS, K: the buffer's. The arrays are int32, this process's own, and those of
-    docs/planning.md; a look at one waits for the dispatch. tokens: n of the dispatch that made it.
+    docs/planning.md; a look at one waits for the dispatch, or puts the current stream behind it. tokens: n of the dispatch that made it.
       dst [S*K]                    destination of each route of this rank
       cu_seqlens [E+B]             padded end of each of its groups
       zero_fill_ranges [E+B, 2]    padding of each
@@ -58,7 +58,8 @@ class CommPlan:
             raise AttributeError(name)
         if self._event is not None:
             self._event.wait()
-            self._event = None
+            if self._event.ONE_WAIT_IS_ENOUGH:
+                self._event = None
         return self._arrays[name]
 
     def arrays(self):
