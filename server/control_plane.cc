@@ -107,14 +107,16 @@ void ControlPlane::SeekReplacements() {
     const std::vector<RankWorker> wanted = entry.machine->ranks_wanted();
     if (wanted.empty()) continue;
     const v1::Group group = entry.machine->Describe();
-    std::string host;
+    Survivors survivors{.transport = group.transport()};
     for (const v1::GroupMember& member : group.members()) {
       const bool is_lost = std::any_of(wanted.begin(), wanted.end(), [&](const RankWorker& rank) {
         return rank.rank == member.rank();
       });
-      if (!is_lost) host = registry_.Find(member.worker())->host();
+      if (is_lost) continue;
+      survivors.host = registry_.Find(member.worker())->host();
+      survivors.workers.push_back(member.worker());
     }
-    const auto placed = PlaceReplacements(wanted, group.backend(), host, registry_.List());
+    const auto placed = PlaceReplacements(wanted, group.backend(), survivors, registry_.List());
     if (!placed) continue;
     for (const RankWorker& rank : wanted) {
       const absl::Status released = StepTopology(ReleaseWorker{rank.worker, name});

@@ -82,20 +82,41 @@ absl::StatusOr<std::vector<std::string>> PlaceWanted(int32_t ranks, const std::s
   return wanted;
 }
 
-absl::optional<std::vector<RankWorker>> PlaceOn(const std::vector<std::string>& ready,
-                                                const std::vector<RankWorker>& lost) {
-  if (ready.size() < lost.size()) return absl::nullopt;
-  std::set<std::string> free(ready.begin(), ready.end());
-  std::vector<RankWorker> chosen;
-  std::vector<RankWorker> others;
-  for (const RankWorker& rank : lost) {
-    (free.erase(rank.worker) > 0 ? chosen : others).push_back(rank);
+// The workers of one host, as replacements.
+class Replacements {
+ public:
+  Replacements(const Survivors& survivors, const std::vector<std::string>& ready,
+               const std::vector<v1::Worker>& workers)
+      : transport_(survivors.transport),
+        workers_(workers),
+        names_(survivors.workers),
+        free_(ready.begin(), ready.end()) {}
+
+  bool Take(const RankWorker& rank, const std::string& name) {
+    if (free_.count(name) == 0) return false;
+    names_.push_back(name);
+    if (!CheckLinks(transport_, names_, workers_).ok()) {
+      names_.pop_back();
+      return false;
+    }
+    free_.erase(name);
+    chosen_.push_back({rank.rank, name});
+    return true;
   }
-  for (const RankWorker& rank : others) {
-    chosen.push_back({rank.rank, free.extract(free.begin()).value()});
+  bool TakeAny(const RankWorker& rank) {
+    const std::set<std::string> free = free_;
+    return std::any_of(free.begin(), free.end(),
+                       [&](const std::string& name) { return Take(rank, name); });
   }
-  return chosen;
-}
+  const std::vector<RankWorker>& chosen() const { return chosen_; }
+
+ private:
+  const std::string transport_;
+  const std::vector<v1::Worker>& workers_;
+  std::vector<std::string> names_;  // of all ranks so far
+  std::set<std::string> free_;
+  std::vector<RankWorker> chosen_;
+};
 
 }  // namespace
 
@@ -143,11 +164,19 @@ absl::Status CheckLinks(const std::string& transport, const std::vector<std::str
 
 absl::optional<std::vector<RankWorker>> PlaceReplacements(const std::vector<RankWorker>& lost,
                                                           const std::string& backend,
-                                                          const std::string& host,
+                                                          const Survivors& survivors,
                                                           const std::vector<v1::Worker>& workers) {
-  for (const auto& [ready_host, names] : ReadyByHost(backend, workers)) {
-    if (!host.empty() && ready_host != host) continue;
-    if (auto placed = PlaceOn(names, lost)) return placed;
+  for (const auto& [host, ready] : ReadyByHost(backend, workers)) {
+    if (!survivors.host.empty() && host != survivors.host) continue;
+    Replacements replacements(survivors, ready, workers);
+    std::vector<RankWorker> others;
+    for (const RankWorker& rank : lost) {
+      if (!replacements.Take(rank, rank.worker)) others.push_back(rank);
+    }
+    const bool all = std::all_of(others.begin(), others.end(), [&](const RankWorker& rank) {
+      return replacements.TakeAny(rank);
+    });
+    if (all) return replacements.chosen();
   }
   return absl::nullopt;
 }

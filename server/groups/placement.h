@@ -35,12 +35,19 @@ struct RankWorker {
   std::string worker;
 };
 
-// READY workers for `lost`, one for each rank: a new incarnation of the same name where there is
-// one, else the first by name. `host`: where the surviving ranks are; empty: none survives. None
-// until there is a worker for every rank.
+// What replacements have to get on with.
+struct Survivors {
+  std::string host = {};  // empty: none survives
+  std::string transport = "nvlink";
+  std::vector<std::string> workers = {};  // their names
+};
+
+// READY workers for `lost`, one for each rank, that CheckLinks takes with the survivors and each
+// other: a new incarnation of the same name where there is one, else the first by name. None until
+// there is a worker for every rank.
 absl::optional<std::vector<RankWorker>> PlaceReplacements(const std::vector<RankWorker>& lost,
                                                           const std::string& backend,
-                                                          const std::string& host,
+                                                          const Survivors& survivors,
                                                           const std::vector<v1::Worker>& workers);
 
 }  // namespace perigee

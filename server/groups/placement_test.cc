@@ -110,23 +110,43 @@ TEST(CheckLinks, NcclNamesRanksThatHaveOneGpu) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (w1) and rank 2 (w2) have one GPU"));
 }
 
+const Survivors kOnA = {.host = "hosts/a"};
+
 TEST(PlaceReplacements, PrefersTheSameName) {
   const std::vector<v1::Worker> workers = {MakeWorker("w1"), MakeWorker("w3"), MakeWorker("w9")};
-  EXPECT_EQ(Shown(PlaceReplacements({{3, "w3"}}, "host", "hosts/a", workers)), "3:w3 ");
-  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}, {3, "w3"}}, "host", "hosts/a", workers)),
-            "3:w3 2:w1 ");
+  EXPECT_EQ(Shown(PlaceReplacements({{3, "w3"}}, "host", kOnA, workers)), "3:w3 ");
+  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}, {3, "w3"}}, "host", kOnA, workers)), "3:w3 2:w1 ");
 }
 
 TEST(PlaceReplacements, WaitsUntilEveryRankHasOne) {
-  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}, {3, "w3"}}, "host", "hosts/a", {MakeWorker("w2")})),
+  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}, {3, "w3"}}, "host", kOnA, {MakeWorker("w2")})),
             "none");
 }
 
 TEST(PlaceReplacements, StaysOnTheSurvivorsHost) {
   const std::vector<v1::Worker> workers = {MakeWorker("w2", v1::Worker::READY, "hosts/b")};
-  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "host", "hosts/a", workers)), "none");
-  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "host", "", workers)), "2:w2 ");
-  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "cuda", "", workers)), "none");
+  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "host", kOnA, workers)), "none");
+  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "host", {}, workers)), "2:w2 ");
+  EXPECT_EQ(Shown(PlaceReplacements({{2, "w2"}}, "cuda", {}, workers)), "none");
+}
+
+// With w0 on GPU a: w1 has come again on the same one, w2 is out of reach of it, w3 is not.
+TEST(PlaceReplacements, GetOnWithTheSurvivorsAndEachOther) {
+  const std::vector<v1::Worker> workers = {WithGpu("w0", "a"), WithGpu("w1", "a"),
+                                           WithGpu("w2", "c", {"a"}), WithGpu("w3", "d"),
+                                           WithGpu("w4", "d")};
+  const auto place = [&](const std::vector<RankWorker>& lost, const char* transport) {
+    std::vector<v1::Worker> free(workers.begin(), workers.end());
+    free[0].set_state(v1::Worker::ASSIGNED);
+    return Shown(PlaceReplacements(
+        lost, "host", {.host = "hosts/a", .transport = transport, .workers = {"w0"}}, free));
+  };
+  EXPECT_EQ(place({{1, "w1"}}, "nvlink"), "1:w1 ");
+  EXPECT_EQ(place({{1, "w1"}}, "nccl"), "1:w2 ");
+  EXPECT_EQ(place({{1, "w2"}}, "nvlink"), "1:w1 ");
+  EXPECT_EQ(place({{1, "w3"}, {2, "w4"}}, "nvlink"), "1:w3 2:w4 ");
+  EXPECT_EQ(place({{1, "w3"}, {2, "w4"}}, "nccl"), "1:w3 2:w2 ");
+  EXPECT_EQ(place({{1, "w2"}, {2, "w3"}, {3, "w4"}}, "nccl"), "none");
 }
 
 }  // namespace
