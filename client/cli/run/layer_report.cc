@@ -5,15 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/output.h"
+#include "client/cli/run/phase_times.h"
 
 namespace perigee {
 namespace {
-
-double Mean(const v1::OperationTiming& timing) {
-  return timing.count() == 0
-             ? 0
-             : static_cast<double>(timing.total_ns()) / static_cast<double>(timing.count());
-}
 
 std::string Milliseconds(double ns) { return absl::StrFormat("%.3f ms", ns / 1e6); }
 
@@ -101,28 +96,12 @@ void WriteRanks(const RunLayerReport& report, JsonWriter& json) {
       json.BeginObject();
       json.Field("operation", timing.operation());
       json.Field("count", timing.count());
-      json.Field("mean_ns", Mean(timing));
+      json.Field("mean_ns", MeanTime(timing));
       json.Field("min_ns", timing.min_ns());
       json.Field("max_ns", timing.max_ns());
       json.EndObject();
     }
     json.EndArray();
-    json.EndObject();
-  }
-  json.EndArray();
-}
-
-void WritePhases(const RunLayerReport& report, JsonWriter& json) {
-  json.Key("phases");
-  json.BeginArray();
-  for (const PhaseTimes& phase : SummarizePhases(report.timings)) {
-    json.BeginObject();
-    json.Field("operation", phase.operation);
-    json.Field("slowest_rank", phase.slowest_rank);
-    json.Field("slowest_rank_mean_ns", phase.slowest_mean_ns);
-    json.Field("mean_ns", phase.mean_ns);
-    json.Field("min_ns", phase.min_ns);
-    json.Field("max_ns", phase.max_ns);
     json.EndObject();
   }
   json.EndArray();
@@ -139,33 +118,6 @@ void WriteVerdict(const absl::optional<Comparison>& comparison, JsonWriter& json
 }
 
 }  // namespace
-
-std::vector<PhaseTimes> SummarizePhases(
-    const std::vector<std::vector<v1::OperationTiming>>& timings) {
-  std::vector<PhaseTimes> phases;
-  for (size_t i = 0; !timings.empty() && i < timings[0].size(); ++i) {
-    PhaseTimes phase;
-    phase.operation = timings[0][i].operation();
-    phase.min_ns = INT64_MAX;
-    double total_ns = 0, count = 0;
-    for (size_t rank = 0; rank < timings.size(); ++rank) {
-      if (i >= timings[rank].size() || timings[rank][i].count() == 0) continue;
-      const v1::OperationTiming& timing = timings[rank][i];
-      if (Mean(timing) > phase.slowest_mean_ns) {
-        phase.slowest_mean_ns = Mean(timing);
-        phase.slowest_rank = static_cast<int32_t>(rank);
-      }
-      total_ns += static_cast<double>(timing.total_ns());
-      count += static_cast<double>(timing.count());
-      phase.min_ns = std::min(phase.min_ns, timing.min_ns());
-      phase.max_ns = std::max(phase.max_ns, timing.max_ns());
-    }
-    if (count == 0) continue;
-    phase.mean_ns = total_ns / count;
-    phases.push_back(phase);
-  }
-  return phases;
-}
 
 std::string RunLayerText(const RunLayerReport& report) {
   return absl::StrCat(
@@ -196,7 +148,7 @@ std::string RunLayerJson(const RunLayerReport& report) {
   json.Field("group", report.group.name());
   json.ArrayField("generations", report.generations);
   WriteRanks(report, json);
-  WritePhases(report, json);
+  WritePhases(report.timings, json);
   WriteVerdict(report.comparison, json);
   json.EndObject();
   return json.ToString();

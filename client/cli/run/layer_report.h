@@ -30,19 +30,6 @@ struct RunLayerReport {
   absl::optional<Comparison> comparison;                  // none: nothing to compare with
 };
 
-// One operation over all ranks and iterations; a time is that of one operation on one rank, its
-// waits for other ranks included.
-struct PhaseTimes {
-  std::string operation;
-  int32_t slowest_rank = 0;    // that with the longest mean
-  double slowest_mean_ns = 0;  // its mean over the iterations
-  double mean_ns = 0;          // over ranks and iterations
-  int64_t min_ns = 0;
-  int64_t max_ns = 0;
-};
-std::vector<PhaseTimes> SummarizePhases(
-    const std::vector<std::vector<v1::OperationTiming>>& timings);
-
 // Ends with PASS, FAIL or, without a comparison, a line that says so.
 std::string RunLayerText(const RunLayerReport& report);
 // docs/cli.md names the keys.

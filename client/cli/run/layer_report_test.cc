@@ -1,6 +1,7 @@
 #include "client/cli/run/layer_report.h"
 
 #include "absl/strings/match.h"
+#include "client/cli/run/phase_times.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

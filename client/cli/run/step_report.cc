@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/output.h"
-#include "client/cli/run/layer_report.h"
+#include "client/cli/run/phase_times.h"
 
 namespace perigee {
 namespace {
@@ -139,19 +139,7 @@ std::string StepJson(const StepReport& report) {
   json.Field("seed", report.seed);
   json.Field("group", report.group.name());
   json.Field("replicas", report.replicas);
-  json.Key("phases");
-  json.BeginArray();
-  for (const PhaseTimes& phase : SummarizePhases(report.timings)) {
-    json.BeginObject();
-    json.Field("operation", phase.operation);
-    json.Field("slowest_rank", phase.slowest_rank);
-    json.Field("slowest_rank_mean_ns", phase.slowest_mean_ns);
-    json.Field("mean_ns", phase.mean_ns);
-    json.Field("min_ns", phase.min_ns);
-    json.Field("max_ns", phase.max_ns);
-    json.EndObject();
-  }
-  json.EndArray();
+  WritePhases(report.timings, json);
   json.Key("checks");
   json.BeginArray();
   for (const StepCheck& check : report.checks) {
