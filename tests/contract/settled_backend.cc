@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/direct_publication.h"
+#include "tests/contract/forwarding_backend.h"
 
 namespace perigee {
 namespace {
@@ -84,38 +85,16 @@ class SettledDataPath final : public DataPath, public DirectPublication {
   const std::unique_ptr<DataPath> path_;
 };
 
-class SettledBackend final : public Backend {
+class SettledBackend final : public ForwardingBackend {
  public:
-  explicit SettledBackend(Backend& backend) : backend_(backend) {}
+  using ForwardingBackend::ForwardingBackend;
 
-  BackendInfo info() const override { return backend_.info(); }
-  absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes,
-                                                         PeerAccess access) override {
-    return backend_.AllocateShared(size_bytes, access);
-  }
-  absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) override {
-    return backend_.AllocatePrivate(size_bytes);
-  }
-  absl::StatusOr<std::unique_ptr<Memory>> Import(int descriptor, size_t size_bytes,
-                                                 PeerAccess access) override {
-    return backend_.Import(descriptor, size_bytes, access);
-  }
-  absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
-    return backend_.CopyIn(to, from);
-  }
-  absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override {
-    return backend_.CopyOut(to, from);
-  }
   absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(
       const DataPathOptions& options) override {
-    absl::StatusOr<std::unique_ptr<DataPath>> path = backend_.CreateDataPath(options);
+    absl::StatusOr<std::unique_ptr<DataPath>> path = ForwardingBackend::CreateDataPath(options);
     if (!path.ok()) return path;
     return std::make_unique<SettledDataPath>(*std::move(path));
   }
-  absl::StatusOr<std::string> NewRendezvous() override { return backend_.NewRendezvous(); }
-
- private:
-  Backend& backend_;
 };
 
 }  // namespace

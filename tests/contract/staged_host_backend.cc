@@ -13,6 +13,7 @@
 #include "kernels/host/run_experts.h"
 #include "kernels/host/sum_rows.h"
 #include "kernels/staged/staged_data_path.h"
+#include "tests/contract/forwarding_backend.h"
 #include "tests/contract/local_exchange.h"
 
 namespace perigee {
@@ -117,40 +118,25 @@ class HostStagedDevice final : public StagedDevice {
   Progress progress_;
 };
 
-class StagedHostBackend final : public Backend {
+class StagedHostBackend final : public ForwardingBackend {
  public:
-  BackendInfo info() const override { return backend_->info(); }
-  absl::StatusOr<std::unique_ptr<Memory>> AllocateShared(size_t size_bytes,
-                                                         PeerAccess access) override {
-    return backend_->AllocateShared(size_bytes, access);
-  }
-  absl::StatusOr<std::unique_ptr<Memory>> AllocatePrivate(size_t size_bytes) override {
-    return backend_->AllocatePrivate(size_bytes);
-  }
-  absl::StatusOr<std::unique_ptr<Memory>> Import(int descriptor, size_t size_bytes,
-                                                 PeerAccess access) override {
-    return backend_->Import(descriptor, size_bytes, access);
-  }
-  absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
-    return backend_->CopyIn(to, from);
-  }
-  absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override {
-    return backend_->CopyOut(to, from);
-  }
+  explicit StagedHostBackend(std::unique_ptr<Backend> host)
+      : ForwardingBackend(*host), host_(std::move(host)) {}
+
   absl::StatusOr<std::unique_ptr<DataPath>> CreateDataPath(
       const DataPathOptions& options) override {
     absl::Status status = CheckDataPathOptions(options, kHostGranularityBytes);
     if (!status.ok()) return status;
-    auto device = std::make_unique<HostStagedDevice>(*backend_, options);
+    auto device = std::make_unique<HostStagedDevice>(backend(), options);
     const RankShape& shape = device->shape();
     const PeerWords words = LoadShared(shape.own().control->peers[shape.rank.value]);
     if (status = CheckFreshShard(shape, words.arrival); !status.ok()) return status;
     auto exchange = MakeLocalExchange(options.rendezvous, options.rank.value,
                                       {[this](absl::Span<std::byte> to, const std::byte* from) {
-                                         return backend_->CopyOut(to, from);
+                                         return backend().CopyOut(to, from);
                                        },
                                        [this](std::byte* to, absl::Span<const std::byte> from) {
-                                         return backend_->CopyIn(to, from);
+                                         return backend().CopyIn(to, from);
                                        },
                                        [] { return absl::OkStatus(); }});
     return CreateStagedDataPath(std::move(device), std::move(exchange));
@@ -158,11 +144,13 @@ class StagedHostBackend final : public Backend {
   absl::StatusOr<std::string> NewRendezvous() override { return NewLocalRendezvous(); }
 
  private:
-  const std::unique_ptr<Backend> backend_ = CreateHostBackend();
+  const std::unique_ptr<Backend> host_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeStagedHostBackend() { return std::make_unique<StagedHostBackend>(); }
+std::unique_ptr<Backend> MakeStagedHostBackend() {
+  return std::make_unique<StagedHostBackend>(CreateHostBackend());
+}
 
 }  // namespace perigee
