@@ -25,6 +25,7 @@
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/operation.h"
+#include "kernels/layout/plan_arrays.h"
 
 namespace perigee {
 
@@ -32,6 +33,9 @@ namespace perigee {
 struct TargetInput {
   const int32_t* topk_experts = nullptr;  // [S, K], -1 = masked route
   int32_t token_count = 0;                // of S; the other tokens are not read
+  // Where the plan is wanted, too; all of it or nothing, written only where the operation ends
+  // well.
+  PlanArrays plan = {};
 };
 
 // Where a producer writes, in addresses of its data path. By kernels/plan/destination.h: route i of

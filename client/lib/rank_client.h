@@ -66,7 +66,7 @@ struct RankMemory {
   // of the framework's own. Empty where the shard is out of reach: of a remote rank.
   absl::Span<BFloat16> rows;      // [NvS, H]
   absl::Span<float> row_weights;  // [NvS]
-  // Of the last dispatch that made a plan.
+  // Of the last dispatch or prepare_dispatch that made a plan.
   PlanArrays plan;
   // Its caller adds to those of slots between operations, in the order of plan.experts_to_copy;
   // reduce_gradients brings them home, and clears the slots that the plan uses.

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/command_queue.h"
+#include "client/lib/remote_plans.h"
 #include "client/lib/remote_round.h"
 #include "client/lib/remote_steps.h"
 #include "proto/support/resource_name.h"
@@ -186,17 +187,13 @@ void RemoteGroup::RunRound(std::unique_lock<std::mutex>& lock) {
   RemoteSteps::Outcome outcome;
   if (round.operation) {
     lock.unlock();
-    outcome = steps_.Run(operations, *round.operation, arenas_);
+    outcome = steps_.Run(round, arenas_);
     lock.lock();
+    if (outcome.ran) NoteOutcome(round, operations, outcome.ranks, plans_);
   }
   for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
     if (round.operation) {
-      const auto* const dispatch = std::get_if<LocalDispatch>(&operations[rank]);
-      const LocalCompletion& completion = outcome.ranks[rank];
-      if (dispatch != nullptr && completion.status.ok() && completion.sequence.value != 0) {
-        plans_.Keep(RankId(rank), dispatch->plan, {round.new_plan, completion.sequence.value});
-      }
-      Finish(RankId(rank), completion);
+      Finish(RankId(rank), outcome.ranks[rank]);
     } else if (round.told[rank]) {
       Finish(RankId(rank), *std::move(round.told[rank]));
     }

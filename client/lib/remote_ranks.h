@@ -11,7 +11,11 @@
 // and place, kCommandSlots commands under way, a group that goes on after what all ranks leave
 // together and is over after a loss. What differs:
 //   - there is no shard in reach (RankMemory.rows is empty)
-//   - run_experts is one program as well: every rank submits it, or none
+//   - run_experts, prepare_publication and store_rows are one program as well: every rank submits
+//   it,
+//     or none
+//   - RankMemory.plan has no target's plan before that is published
+//   - a publication whose token has expired holds the shard until it is published, and refused
 //   - other clients' programs may run in between, and there is no period to keep them out: they
 //     must not use names that begin with "rank-client/"
 #ifndef PERIGEE_CLIENT_LIB_REMOTE_RANKS_H_

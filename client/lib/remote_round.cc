@@ -1,10 +1,10 @@
 #include "client/lib/remote_round.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace perigee {
@@ -15,11 +15,17 @@ constexpr char kStaleObject[] = "STALE_OBJECT";
 constexpr char kDeclined[] = "DECLINED";
 constexpr char kDisagreement[] = "DISAGREEMENT";
 
-bool RunsExperts(const LocalOperation& operation) {
-  return std::holds_alternative<LocalRunExperts>(operation);
-}
+constexpr char kPublicationPending[] = "PUBLICATION_PENDING";
 
-const char* ReasonFor(const absl::Status& status) {
+// Every rank runs it in a program, or none does, though no rank waits in it for others.
+bool IsLocalOnWorkers(const LocalOperation& operation) { return !IsCollective(KindOf(operation)); }
+
+// A status that has it is refused with this reason.
+constexpr char kReasonPayload[] = "perigee.reason";
+
+std::string ReasonFor(const absl::Status& status) {
+  const absl::optional<absl::Cord> given = status.GetPayload(kReasonPayload);
+  if (given) return std::string(*given);
   return absl::IsInvalidArgument(status) ? kInvalidProgram : kStaleObject;
 }
 
@@ -36,9 +42,9 @@ class WishMaker {
       : rank_(rank), tokens_(tokens), plans_(plans) {}
 
   absl::StatusOr<Wish> operator()(const LocalDispatch& operation) const {
-    absl::Status status = CheckTokens(operation.token_count);
-    if (status.ok()) status = CheckNumber(operation.plan);
-    if (status.ok()) status = plans_.CheckRoom(rank_, operation.plan);
+    absl::Status status = CheckTokens("dispatch", operation.token_count);
+    if (status.ok()) status = CheckNewPlan("dispatch", operation.plan);
+    if (status.ok()) status = CheckShardFree();
     if (!status.ok()) return status;
     Wish wish{absl::StrCat("dispatch", Weights(operation.route_weights)), {}};
     FillInputs(operation.route_weights, *wish.operation.mutable_dispatch());
@@ -46,7 +52,9 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalDispatchWithPlan& operation) const {
-    if (absl::Status status = CheckTokens(operation.token_count); !status.ok()) return status;
+    absl::Status status = CheckTokens("dispatch_with_plan", operation.token_count);
+    if (status.ok()) status = CheckShardFree();
+    if (!status.ok()) return status;
     const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
     if (!plan.ok()) return plan.status();
     Wish wish{absl::StrCat("dispatch", Weights(operation.route_weights), " by a ", Describe(*plan)),
@@ -68,7 +76,7 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalRunExperts& operation) const {
-    const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
+    const absl::StatusOr<RemotePlans::Plan> plan = FindPlanOfRows(operation.plan);
     if (!plan.ok()) return plan.status();
     Wish wish{absl::StrCat("run_experts of layer ", operation.layer, ", version ",
                            operation.weights_version, Weights(operation.route_weights), ", by a ",
@@ -82,7 +90,7 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalCombine& operation) const {
-    const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
+    const absl::StatusOr<RemotePlans::Plan> plan = FindPlanOfRows(operation.plan);
     if (!plan.ok()) return plan.status();
     if (operation.own_weights) {
       return absl::InvalidArgumentError(
@@ -111,20 +119,82 @@ class WishMaker {
     wish.operation.mutable_barrier();
     return wish;
   }
+  absl::StatusOr<Wish> operator()(const LocalPrepareDispatch& operation) const {
+    absl::Status status = CheckTokens("prepare_dispatch", operation.token_count);
+    if (status.ok()) status = CheckNewPlan("prepare_dispatch", operation.plan);
+    if (status.ok()) status = CheckShardFree();
+    if (!status.ok()) return status;
+    Wish wish{"prepare_dispatch", {}};
+    v1::PrepareDispatchOperation& prepare = *wish.operation.mutable_prepare_dispatch();
+    prepare.set_topk_experts(kRemoteTopkExperts);
+    prepare.set_target(kRemoteTarget);
+    return wish;
+  }
+  absl::StatusOr<Wish> operator()(const LocalPreparePublication& operation) const {
+    const absl::StatusOr<RemotePlans::Target> target = plans_.FindTarget(rank_, operation.plan);
+    if (!target.ok()) return target.status();
+    if (absl::Status status = CheckShardFree(); !status.ok()) return status;
+    Wish wish{absl::StrCat("prepare_publication", Weights(operation.route_weights)), {}};
+    v1::PreparePublicationOperation& prepare = *wish.operation.mutable_prepare_publication();
+    prepare.set_target(kRemoteTarget);
+    if (operation.route_weights) prepare.set_route_weights(kRemoteRouteWeights);
+    return wish;
+  }
+  absl::StatusOr<Wish> operator()(const LocalStoreRows& operation) const {
+    const absl::StatusOr<RemotePlans::Target> target = plans_.FindTarget(rank_, operation.plan);
+    if (!target.ok()) return target.status();
+    Wish wish{"store_rows", {}};
+    wish.operation.mutable_store_rows()->set_target(kRemoteTarget);
+    wish.operation.mutable_store_rows()->set_hidden(kRemoteHidden);
+    return wish;
+  }
+  absl::StatusOr<Wish> operator()(const LocalPublish& operation) const {
+    absl::Status status = CheckNewPlan("publish", operation.plan);
+    if (status.ok()) status = CheckPublishable(operation.plan);
+    if (!status.ok()) return status;
+    Wish wish{"publish", {}};
+    wish.operation.mutable_publish()->set_target(kRemoteTarget);
+    return wish;
+  }
   template <typename Bookkeeping>
   absl::StatusOr<Wish> operator()(const Bookkeeping&) const {
     return absl::InternalError("no worker runs such an operation");
   }
 
  private:
-  absl::Status CheckTokens(int32_t count) const {
+  absl::Status CheckTokens(const char* operation, int32_t count) const {
     if (count >= 0 && count <= tokens_) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("dispatch: token_count is ", count, ", expected 0 to ", tokens_));
+        absl::StrCat(operation, ": token_count is ", count, ", expected 0 to ", tokens_));
   }
-  static absl::Status CheckNumber(LocalPlanId id) {
-    if (id.value != 0) return absl::OkStatus();
-    return absl::InvalidArgumentError("dispatch: plan is 0, expected a number of the caller's");
+  absl::Status CheckNewPlan(const char* operation, LocalPlanId id) const {
+    if (id.value != 0) return plans_.CheckRoom(rank_, id);
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": plan is 0, expected a number of the caller's"));
+  }
+  absl::Status CheckShardFree() const {
+    const absl::optional<RemotePlans::Target>& target = plans_.target(rank_);
+    if (!target || !target->prepared) return absl::OkStatus();
+    absl::Status pending = absl::FailedPreconditionError(
+        absl::StrCat("the shard holds the target of plan ", target->plan.value,
+                     ", whose publication is prepared: nothing else may write it until then"));
+    pending.SetPayload(kReasonPayload, absl::Cord(kPublicationPending));
+    return pending;
+  }
+  // Where this rank's target is over and another's lives, the workers tell: theirs is over, too.
+  absl::Status CheckPublishable(LocalPlanId id) const {
+    if (!plans_.target(rank_) && plans_.AnyTarget()) return absl::OkStatus();
+    const absl::StatusOr<RemotePlans::Target> target = plans_.FindTarget(rank_, id);
+    if (!target.ok() || target->prepared) return target.status();
+    return absl::FailedPreconditionError(
+        absl::StrCat("the publication of target '", id.value, "' is not prepared"));
+  }
+  absl::StatusOr<RemotePlans::Plan> FindPlanOfRows(LocalPlanId id) const {
+    const absl::optional<RemotePlans::Target>& target = plans_.target(rank_);
+    if (!target) return plans_.Find(rank_, id);
+    return absl::FailedPreconditionError(
+        absl::StrCat("rows of plan ", id.value, " are wanted; the shard holds the target of plan ",
+                     target->plan.value));
   }
   static void FillInputs(bool weights, v1::DispatchOperation& dispatch) {
     dispatch.set_hidden(kRemoteHidden);
@@ -171,35 +241,11 @@ void TellRefusal(const std::vector<absl::StatusOr<Wish>>& wishes, size_t refused
 
 }  // namespace
 
-absl::StatusOr<RemotePlans::Plan> RemotePlans::Find(RankId rank, LocalPlanId id) const {
-  const auto& own = ranks_[rank.value];
-  const auto found = own.find(id.value);
-  if (found != own.end()) return found->second;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "there is no plan ", id.value, " of this rank (", own.size(), " others are kept)"));
-}
-
-absl::Status RemotePlans::CheckRoom(RankId rank, LocalPlanId id) const {
-  const auto& own = ranks_[rank.value];
-  if (own.size() < kMaxRemotePlans || own.count(id.value) > 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("plan ", id.value, " cannot be kept: there are ", kMaxRemotePlans, " already"));
-}
-
-std::string RemotePlans::FreeName() const {
-  std::set<std::string> used;
-  for (const auto& own : ranks_) {
-    for (const auto& [id, plan] : own) used.insert(plan.name);
-  }
-  size_t number = 0;
-  while (used.count(absl::StrCat("rank-client/", number)) > 0) ++number;
-  return absl::StrCat("rank-client/", number);
-}
-
-LocalCompletion Refusal(absl::Status status, const char* reason) {
+LocalCompletion Refusal(absl::Status status, std::string reason) {
   LocalCompletion completion;
   completion.status = std::move(status);
-  completion.reason = reason;
+  completion.status.ErasePayload(kReasonPayload);
+  completion.reason = std::move(reason);
   return completion;
 }
 
@@ -223,25 +269,70 @@ LocalCompletion KeepBooks(const LocalOperation& operation, RankId rank, RemotePl
   return status.ok() ? LocalCompletion() : Refusal(status, ReasonFor(status));
 }
 
+namespace {
+
+// Whether those that ask for a local operation have been told that the others do not.
+bool TellLocalOnes(absl::Span<const LocalOperation> operations, RemoteRound& round) {
+  bool same = true, any = false;
+  for (const LocalOperation& operation : operations) {
+    same = same && operation.index() == operations[0].index();
+    any = any || IsLocalOnWorkers(operation);
+  }
+  if (same || !any) return false;
+  for (size_t rank = 0; rank < operations.size(); ++rank) {
+    if (!IsLocalOnWorkers(operations[rank])) continue;
+    round.told[rank] = Refusal(absl::InvalidArgumentError(absl::StrCat(
+                                   "a remote group runs ", CommandName(KindOf(operations[rank])),
+                                   " on every rank, and another rank asks for something else")),
+                               kInvalidProgram);
+  }
+  return true;
+}
+
+int32_t TokensOf(const LocalOperation& operation, const absl::optional<RemotePlans::Target>& of) {
+  if (const auto* made = std::get_if<LocalDispatch>(&operation)) return made->token_count;
+  if (const auto* saved = std::get_if<LocalDispatchWithPlan>(&operation)) return saved->token_count;
+  if (const auto* target = std::get_if<LocalPrepareDispatch>(&operation))
+    return target->token_count;
+  return of ? of->token_count : 0;
+}
+
+// Those that ranks bring; none where no rank does.
+void FillTokens(absl::Span<const LocalOperation> operations, v1::ProgramOperation& operation) {
+  if (!operation.has_prepare_publication()) return;
+  v1::PreparePublicationOperation& prepare = *operation.mutable_prepare_publication();
+  bool any = false;
+  for (const LocalOperation& of_rank : operations) {
+    const auto& token = std::get<LocalPreparePublication>(of_rank).token;
+    any = any || token.has_value();
+    prepare.add_tokens(token ? std::string(token->begin(), token->end()) : "");
+  }
+  if (!any) prepare.clear_tokens();
+}
+
+void NamePlan(const RemotePlans& plans, RemoteRound& round) {
+  v1::ProgramOperation& operation = *round.operation;
+  const bool plans_anew = operation.has_dispatch() && operation.dispatch().saved_plan().empty();
+  if (!plans_anew && !operation.has_publish()) return;
+  round.new_plan = plans.FreeName();
+  if (plans_anew) operation.mutable_dispatch()->set_plan(round.new_plan);
+  if (operation.has_publish()) operation.mutable_publish()->set_plan(round.new_plan);
+}
+
+}  // namespace
+
 RemoteRound DecideRound(absl::Span<const LocalOperation> operations, int32_t tokens,
                         const RemotePlans& plans) {
   RemoteRound round;
   round.told.resize(operations.size());
-  const size_t experts = std::count_if(operations.begin(), operations.end(), RunsExperts);
-  if (experts > 0 && experts < operations.size()) {
-    for (size_t rank = 0; rank < operations.size(); ++rank) {
-      if (!RunsExperts(operations[rank])) continue;
-      round.told[rank] =
-          Refusal(absl::InvalidArgumentError("a remote group runs experts on every rank, and "
-                                             "another rank asks for something else"),
-                  kInvalidProgram);
-    }
-    return round;
-  }
+  if (TellLocalOnes(operations, round)) return round;
   std::vector<absl::StatusOr<Wish>> wishes;
   for (size_t rank = 0; rank < operations.size(); ++rank) {
-    wishes.push_back(
-        std::visit(WishMaker(RankId(static_cast<int32_t>(rank)), tokens, plans), operations[rank]));
+    const RankId id(static_cast<int32_t>(rank));
+    wishes.push_back(std::visit(WishMaker(id, tokens, plans), operations[rank]));
+    const absl::optional<RemotePlans::Target>& target = plans.target(id);
+    round.token_counts.push_back(TokensOf(operations[rank], target));
+    if (target) round.target_sequence = target->sequence;
   }
   const auto refused =
       std::find_if(wishes.begin(), wishes.end(), [](const auto& wish) { return !wish.ok(); });
@@ -257,11 +348,35 @@ RemoteRound DecideRound(absl::Span<const LocalOperation> operations, int32_t tok
     return round;
   }
   round.operation = std::move(wishes[0]->operation);
-  if (std::holds_alternative<LocalDispatch>(operations[0])) {
-    round.new_plan = plans.FreeName();
-    round.operation->mutable_dispatch()->set_plan(round.new_plan);
-  }
+  FillTokens(operations, *round.operation);
+  NamePlan(plans, round);
   return round;
+}
+
+void NoteOutcome(const RemoteRound& round, absl::Span<const LocalOperation> operations,
+                 absl::Span<const LocalCompletion> ranks, RemotePlans& plans) {
+  for (size_t place = 0; place < operations.size(); ++place) {
+    const RankId rank(static_cast<int32_t>(place));
+    const LocalCompletion& completion = ranks[place];
+    absl::optional<RemotePlans::Target>& target = plans.target(rank);
+    // A rank whose program fails has dropped its target.
+    if (!completion.status.ok()) {
+      target.reset();
+      continue;
+    }
+    const uint64_t sequence = completion.sequence.value;
+    if (round.operation->has_dispatch()) target.reset();
+    if (const auto* dispatch = std::get_if<LocalDispatch>(&operations[place])) {
+      if (sequence != 0) plans.Keep(rank, dispatch->plan, {round.new_plan, sequence});
+    } else if (const auto* prepare = std::get_if<LocalPrepareDispatch>(&operations[place])) {
+      target = RemotePlans::Target{prepare->plan, sequence, prepare->token_count};
+    } else if (const auto* publish = std::get_if<LocalPublish>(&operations[place])) {
+      if (target) plans.Keep(rank, publish->plan, {round.new_plan, target->sequence});
+      target.reset();
+    } else if (round.operation->has_prepare_publication() && target) {
+      target->prepared = true;
+    }
+  }
 }
 
 }  // namespace perigee

@@ -5,7 +5,6 @@
 #define PERIGEE_CLIENT_LIB_REMOTE_ROUND_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "client/lib/remote_plans.h"
 #include "kernels/common/ids.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
@@ -26,33 +26,8 @@ inline constexpr char kRemoteTopkExperts[] = "rank-client/topk_experts";
 inline constexpr char kRemoteRouteWeights[] = "rank-client/route_weights";
 inline constexpr char kRemoteOutput[] = "rank-client/output";
 inline constexpr char kRemoteGatheredWeights[] = "rank-client/gathered_weights";
-
-// Plans that one rank keeps at a time, as many as a worker keeps for a local client.
-inline constexpr size_t kMaxRemotePlans = 256;
-
-// The plans of all ranks: each rank has numbers of its own, the workers keep one name.
-class RemotePlans {
- public:
-  struct Plan {
-    std::string name;
-    uint64_t sequence = 0;  // of its making
-  };
-
-  explicit RemotePlans(int32_t ranks) : ranks_(ranks) {}
-
-  // FAILED_PRECONDITION: there is none.
-  absl::StatusOr<Plan> Find(RankId rank, LocalPlanId id) const;
-  // RESOURCE_EXHAUSTED: the rank has as many as it can.
-  absl::Status CheckRoom(RankId rank, LocalPlanId id) const;
-  // The first name that no rank uses.
-  std::string FreeName() const;
-  // Replaces what the rank kept under that number.
-  void Keep(RankId rank, LocalPlanId id, const Plan& plan) { ranks_[rank.value][id.value] = plan; }
-  void Release(RankId rank, LocalPlanId id) { ranks_[rank.value].erase(id.value); }
-
- private:
-  std::vector<std::map<uint64_t, Plan>> ranks_;  // [R] by number
-};
+// Of the target of a direct publication: there is one at a time.
+inline constexpr char kRemoteTarget[] = "rank-client/target";
 
 // Whether it concerns nobody but its rank and no worker: such an operation waits for nobody.
 bool IsBookkeeping(const LocalOperation& operation);
@@ -65,18 +40,27 @@ struct RemoteRound {
   std::vector<absl::optional<LocalCompletion>> told;
   // What all ranks run; none where any rank was told something.
   absl::optional<v1::ProgramOperation> operation;
-  // Of the plan that it makes; empty: none.
+  // Of the plan that it makes, for publish the target; empty: none.
   std::string new_plan;
+  // Of the making of the target that it publishes.
+  uint64_t target_sequence = 0;
+  // [R] how many of a rank's tokens it is about, where it reads any.
+  std::vector<int32_t> token_counts;
 };
 
-// operations: [R], one of each rank, no bookkeeping. Where some but not all run experts, those are
-// refused; where ranks mean different operations all are told of it (DISAGREEMENT); where one
-// cannot take part it is told why and the others that it has declined (DECLINED).
+// operations: [R], one of each rank, no bookkeeping. Where some but not all ask for the same local
+// operation, run_experts or a step of a publication, those are refused; where ranks mean different
+// operations all are told of it (DISAGREEMENT); where one cannot take part it is told why and the
+// others that it has declined (DECLINED).
 RemoteRound DecideRound(absl::Span<const LocalOperation> operations, int32_t tokens,
                         const RemotePlans& plans);
 
+// Notes what has become of the round's operation, on every rank, once it has been run.
+void NoteOutcome(const RemoteRound& round, absl::Span<const LocalOperation> operations,
+                 absl::Span<const LocalCompletion> ranks, RemotePlans& plans);
+
 // A failure as a completion has it.
-LocalCompletion Refusal(absl::Status status, const char* reason);
+LocalCompletion Refusal(absl::Status status, std::string reason);
 
 }  // namespace perigee
 

@@ -126,6 +126,97 @@ TEST_F(RemoteRoundTest, ExpertsOfSomeRanksAreRefusedAndTheOthersWait) {
   EXPECT_EQ(all.operation->run_experts().weights_version(), 3u);
 }
 
+class RemotePublicationTest : public RemoteRoundTest {
+ protected:
+  static constexpr LocalPlanId kPlan{4};
+
+  template <typename Operation>
+  RemoteRound DecideAll(const Operation& operation) {
+    return Decide({operation, operation, operation});
+  }
+  // As if it had been run, and had ended so.
+  template <typename Operation>
+  void Ran(const Operation& operation, const std::vector<absl::Status>& statuses) {
+    const RemoteRound round = DecideAll(operation);
+    ASSERT_TRUE(round.operation.has_value());
+    std::vector<LocalCompletion> ranks(3);
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      ranks[rank].status = statuses[rank];
+      if (IsCollective(KindOf(operation))) ranks[rank].sequence = Sequence(++sequence_);
+    }
+    NoteOutcome(round, std::vector<LocalOperation>(3, operation), ranks, plans_);
+  }
+  template <typename Operation>
+  void Ran(const Operation& operation) {
+    Ran(operation, std::vector<absl::Status>(3));
+  }
+  void ExpectTold(const RemoteRound& round, const std::string& reason) {
+    for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(Told(round, rank), reason) << rank;
+  }
+
+  uint64_t sequence_ = 20;
+};
+
+TEST_F(RemotePublicationTest, StepsCarryTheirTokensAndCountsAndMakeAPlan) {
+  Ran(LocalPrepareDispatch{kPlan, 5});
+  EXPECT_EQ(DecideAll(LocalStoreRows{kPlan}).token_counts, (std::vector<int32_t>{5, 5, 5}));
+  EXPECT_EQ(DecideAll(LocalPreparePublication{kPlan, true, {}})
+                .operation->prepare_publication()
+                .tokens_size(),
+            0);
+  const RemoteRound round =
+      Decide({LocalPreparePublication{kPlan, true, {}},
+              LocalPreparePublication{kPlan, true, PublicationTokenBytes{'x'}},
+              LocalPreparePublication{kPlan, true, {}}});
+  ASSERT_TRUE(round.operation.has_value());
+  const v1::PreparePublicationOperation& prepare = round.operation->prepare_publication();
+  ASSERT_EQ(prepare.tokens_size(), 3);
+  EXPECT_EQ(prepare.tokens(0), "");
+  EXPECT_EQ(prepare.tokens(1).size(), kPublicationTokenBytes);
+  EXPECT_EQ(prepare.route_weights(), kRemoteRouteWeights);
+  Ran(LocalPreparePublication{kPlan, true, {}});
+  const RemoteRound publish = DecideAll(LocalPublish{kPlan});
+  ASSERT_TRUE(publish.operation.has_value());
+  EXPECT_EQ(publish.operation->publish().plan(), publish.new_plan);
+  Ran(LocalPublish{kPlan});
+  EXPECT_EQ(plans_.Find(RankId(2), kPlan)->name, publish.new_plan);
+  EXPECT_FALSE(plans_.AnyTarget());
+}
+
+TEST_F(RemotePublicationTest, APreparedOneHasTheShardForItself) {
+  Ran(LocalPrepareDispatch{kPlan, 5});
+  Ran(LocalPreparePublication{kPlan, false, {}});
+  ExpectTold(DecideAll(LocalDispatch{kPlan, 1, false}), "PUBLICATION_PENDING");
+  ExpectTold(DecideAll(LocalPrepareDispatch{kPlan, 1}), "PUBLICATION_PENDING");
+  ExpectTold(DecideAll(LocalPreparePublication{kPlan, false, {}}), "PUBLICATION_PENDING");
+  ExpectTold(DecideAll(LocalCombine{kPlan, false}), "STALE_OBJECT");
+  EXPECT_TRUE(DecideAll(LocalPublish{kPlan}).operation.has_value());
+}
+
+// What a failed program has dropped on one worker the next publish drops on the others.
+TEST_F(RemotePublicationTest, WhereATargetIsOverTheOthersWorkersAreTold) {
+  Ran(LocalPrepareDispatch{kPlan, 5});
+  Ran(LocalPreparePublication{kPlan, false, {}},
+      {absl::OkStatus(), absl::PermissionDeniedError("SPENT"), absl::OkStatus()});
+  EXPECT_FALSE(plans_.target(RankId(1)).has_value());
+  EXPECT_TRUE(plans_.target(RankId(2))->prepared);
+  EXPECT_TRUE(DecideAll(LocalPublish{kPlan}).operation.has_value());
+  Ran(LocalPublish{kPlan}, std::vector<absl::Status>(3, absl::FailedPreconditionError("")));
+  ExpectTold(DecideAll(LocalPublish{kPlan}), "STALE_OBJECT");
+}
+
+TEST_F(RemotePublicationTest, LocalStepsAreEveryRanksOrNobodys) {
+  Ran(LocalPrepareDispatch{kPlan, 5});
+  const RemoteRound round =
+      Decide({LocalStoreRows{kPlan}, LocalPreparePublication{kPlan, false, {}}, LocalBarrier{}});
+  EXPECT_EQ(Told(round, 0), "INVALID_PROGRAM");
+  EXPECT_EQ(Told(round, 1), "INVALID_PROGRAM");
+  EXPECT_FALSE(round.told[2].has_value());
+  ExpectTold(DecideAll(LocalPublish{kPlan}), "STALE_OBJECT");
+  Ran(LocalDispatch{kPlan, 1, false});
+  ExpectTold(DecideAll(LocalStoreRows{kPlan}), "STALE_OBJECT");
+}
+
 TEST_F(RemoteRoundTest, BooksAreKeptByEachRankAlone) {
   KeepEverywhere("p", 4);
   const LocalClonePlan clone{LocalPlanId(5), LocalPlanId(10)};

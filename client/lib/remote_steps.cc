@@ -2,12 +2,10 @@
 
 #include <cstring>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/group_error.h"
 #include "client/lib/group_loss.h"
-#include "client/lib/remote_round.h"
 #include "proto/support/defaults.h"
 
 namespace perigee {
@@ -25,20 +23,19 @@ TensorView View(v1::TensorDtype dtype, std::vector<int64_t> shape, const T* data
           {reinterpret_cast<const std::byte*>(data), static_cast<size_t>(count) * sizeof(T)}};
 }
 
-// Of a dispatch; none where the operation takes no tokens.
+// What of a rank's tokens the operation reads.
 struct TokenInput {
-  int32_t count = 0;
+  bool hidden = false;
   bool routes = false;
   bool weights = false;
 };
-absl::optional<TokenInput> TokensOf(const LocalOperation& operation) {
-  if (const auto* made = std::get_if<LocalDispatch>(&operation)) {
-    return TokenInput{made->token_count, true, made->route_weights};
+TokenInput InputOf(const v1::ProgramOperation& operation) {
+  if (operation.has_dispatch()) {
+    const v1::DispatchOperation& dispatch = operation.dispatch();
+    return {true, !dispatch.topk_experts().empty(), !dispatch.route_weights().empty()};
   }
-  if (const auto* saved = std::get_if<LocalDispatchWithPlan>(&operation)) {
-    return TokenInput{saved->token_count, false, saved->route_weights};
-  }
-  return absl::nullopt;
+  return {operation.has_store_rows(), operation.has_prepare_dispatch(),
+          !operation.prepare_publication().route_weights().empty()};
 }
 
 // Whether the ranks are at different places after it, or gone.
@@ -86,19 +83,22 @@ RemoteSteps::RemoteSteps(Client& client, const v1::Group& group, const std::stri
       hidden_(hidden),
       tensors_(group, buffer, std::move(stop)) {}
 
-RemoteSteps::Outcome RemoteSteps::Run(absl::Span<const LocalOperation> operations,
-                                      const v1::ProgramOperation& operation,
+RemoteSteps::Outcome RemoteSteps::Run(const RemoteRound& round,
                                       absl::Span<const ClientArenaView> arenas) {
-  std::vector<absl::Status> statuses(operations.size());
+  std::vector<absl::Status> statuses(arenas.size());
   const auto transfer = [&](auto&& work) {
     return tensors_.ForEachRank([&](RankId rank) { return statuses[rank.value] = work(rank); });
   };
-  absl::Status status = transfer(
-      [&](RankId rank) { return Write(rank, operations[rank.value], arenas[rank.value]); });
-  if (!status.ok()) return TransferFailed(statuses);
+  absl::Status status =
+      transfer([&](RankId rank) { return Write(rank, round, arenas[rank.value]); });
+  if (!status.ok()) {
+    Outcome outcome = TransferFailed(statuses);
+    outcome.ran = false;
+    return outcome;
+  }
   v1::Program program;
-  *program.add_operations() = operation;
-  std::vector<v1::ProgramProgress> progress(operations.size());
+  *program.add_operations() = *round.operation;
+  std::vector<v1::ProgramProgress> progress(arenas.size());
   status = client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
                                   [&](const v1::ExecuteProgramResponse& message) {
                                     for (const v1::ProgramProgress& rank : message.progress()) {
@@ -107,42 +107,50 @@ RemoteSteps::Outcome RemoteSteps::Run(absl::Span<const LocalOperation> operation
                                   });
   if (!status.ok()) return Failed(status);
   status = transfer([&](RankId rank) {
-    return Read(rank, operation, progress[rank.value].last_sequence(), arenas[rank.value]);
+    return Read(rank, round, progress[rank.value].last_sequence(), arenas[rank.value]);
   });
   if (!status.ok()) return TransferFailed(statuses);
+  const bool collective = !round.operation->has_run_experts() &&
+                          !round.operation->has_prepare_publication() &&
+                          !round.operation->has_store_rows();
   Outcome outcome;
   for (const v1::ProgramProgress& rank : progress) {
     LocalCompletion& completion = outcome.ranks.emplace_back();
-    if (!operation.has_run_experts()) completion.sequence = Sequence(rank.last_sequence());
+    if (collective) completion.sequence = Sequence(rank.last_sequence());
     if (rank.timings_size() > 0)
       completion.duration = absl::Nanoseconds(rank.timings(0).total_ns());
   }
   return outcome;
 }
 
-absl::Status RemoteSteps::Write(RankId rank, const LocalOperation& operation,
+absl::Status RemoteSteps::Write(RankId rank, const RemoteRound& round,
                                 const ClientArenaView& arena) {
-  const absl::optional<TokenInput> input = TokensOf(operation);
-  if (!input) return absl::OkStatus();
-  absl::Status status = tensors_.Write(
-      rank, kRemoteHidden, View(v1::TENSOR_DTYPE_BFLOAT16, {input->count, hidden_}, arena.hidden));
-  if (status.ok() && input->routes) {
-    status = tensors_.Write(
-        rank, kRemoteTopkExperts,
-        View(v1::TENSOR_DTYPE_INT32, {input->count, geometry_.topk}, arena.topk_experts));
+  const TokenInput input = InputOf(*round.operation);
+  const int64_t count = round.token_counts[rank.value];
+  absl::Status status;
+  if (input.hidden) {
+    status = tensors_.Write(rank, kRemoteHidden,
+                            View(v1::TENSOR_DTYPE_BFLOAT16, {count, hidden_}, arena.hidden));
   }
-  if (status.ok() && input->weights) {
+  if (status.ok() && input.routes) {
+    status =
+        tensors_.Write(rank, kRemoteTopkExperts,
+                       View(v1::TENSOR_DTYPE_INT32, {count, geometry_.topk}, arena.topk_experts));
+  }
+  if (status.ok() && input.weights) {
     status = tensors_.Write(
         rank, kRemoteRouteWeights,
-        View(v1::TENSOR_DTYPE_FLOAT32, {input->count, geometry_.topk}, arena.route_weights));
+        View(v1::TENSOR_DTYPE_FLOAT32, {count, geometry_.topk}, arena.route_weights));
   }
   return status;
 }
 
-absl::Status RemoteSteps::Read(RankId rank, const v1::ProgramOperation& operation,
-                               uint64_t sequence, const ClientArenaView& arena) {
-  if (operation.has_dispatch() && !operation.dispatch().plan().empty()) {
-    return ReadPlan(rank, operation.dispatch().plan(), sequence, arena.plan);
+absl::Status RemoteSteps::Read(RankId rank, const RemoteRound& round, uint64_t sequence,
+                               const ClientArenaView& arena) {
+  const v1::ProgramOperation& operation = *round.operation;
+  if (!round.new_plan.empty()) {
+    const uint64_t made = operation.has_publish() ? round.target_sequence : sequence;
+    return ReadPlan(rank, round.new_plan, made, arena.plan);
   }
   if (!operation.has_combine()) return absl::OkStatus();
   const v1::CombineOperation& combine = operation.combine();
@@ -201,6 +209,7 @@ RemoteSteps::Outcome RemoteSteps::Failed(absl::Status failure) {
     if (!seen.lost_ranks().empty()) error = LossOf(seen);
   }
   if (!error) {
+    outcome.ran = outcome.over;
     for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
       outcome.ranks.push_back(Refusal(failure, ""));
     }

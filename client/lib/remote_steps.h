@@ -13,11 +13,11 @@
 #include "absl/types/span.h"
 #include "client/lib/client.h"
 #include "client/lib/rank_tensors.h"
+#include "client/lib/remote_round.h"
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/plan_arrays.h"
 #include "proto/local/completion_record.h"
-#include "proto/local/local_command.h"
 #include "proto/v1/error.pb.h"
 #include "proto/v1/groups.pb.h"
 
@@ -35,19 +35,20 @@ class RemoteSteps {
 
   struct Outcome {
     std::vector<LocalCompletion> ranks;  // [R]
+    // Whether workers know of it: else nothing there has changed.
+    bool ran = true;
     // The generation has ended with it: nothing runs here any more.
     bool over = false;
   };
-  // operations: [R], what the program's one operation was made from. Blocks until it has ended on
-  // every rank. A failure that is of no rank (the coordinator refused the program, or cannot be
-  // reached) is every rank's, with an empty reason.
-  Outcome Run(absl::Span<const LocalOperation> operations, const v1::ProgramOperation& operation,
-              absl::Span<const ClientArenaView> arenas);
+  // Of a round that has an operation. Blocks until it has ended on every rank. A failure that is of
+  // no rank (the coordinator refused the program, or cannot be reached) is every rank's, with an
+  // empty reason.
+  Outcome Run(const RemoteRound& round, absl::Span<const ClientArenaView> arenas);
 
  private:
   bool IsRank(int32_t rank) const { return rank >= 0 && rank < geometry_.ranks; }
-  absl::Status Write(RankId rank, const LocalOperation& operation, const ClientArenaView& arena);
-  absl::Status Read(RankId rank, const v1::ProgramOperation& operation, uint64_t sequence,
+  absl::Status Write(RankId rank, const RemoteRound& round, const ClientArenaView& arena);
+  absl::Status Read(RankId rank, const RemoteRound& round, uint64_t sequence,
                     const ClientArenaView& arena);
   absl::Status ReadPlan(RankId rank, const std::string& plan, uint64_t sequence,
                         const PlanArrays& view);

@@ -59,7 +59,10 @@ absl::StatusOr<TargetPtr> QueuePrepareDispatch(CudaRank& rank, Sequence sequence
                                          {.mark = mark, .plan = *plan});
   const PlanningArguments planning{input.topk_experts, input.token_count, rank.scratch,
                                    (*plan)->view()};
-  const int error = LaunchPlan(rank.target(), rank.view, mark, entry, planning);
+  int error = LaunchPlan(rank.target(), rank.view, mark, entry, planning);
+  if (error == 0 && input.plan.sequence != nullptr) {
+    error = LaunchCopyPlan(rank.local_target(), rank.view, mark, (*plan)->view(), input.plan);
+  }
   if (status = LaunchStatus(rank, error, "prepare dispatch"); !status.ok()) return status;
   rank.live = LiveWithTarget(sequence);
   return std::make_shared<const CudaTarget>(rank, *std::move(plan));

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "kernels/host/dispatch_steps.h"
+#include "kernels/host/host_plan.h"
 #include "kernels/host/local_rows.h"
+#include "kernels/rank/plan_output.h"
 #include "kernels/rank/publication_checks.h"
 
 namespace perigee {
@@ -49,6 +51,11 @@ absl::StatusOr<TargetPtr> HostPrepareDispatch(HostRank& rank, Sequence sequence,
                                                  input.topk_experts, input.token_count);
   if (!planned.ok()) return planned.status();
   rank.live = LiveWithTarget(sequence);
+  if (input.plan.sequence != nullptr) {
+    const HostPlan plan(rank.TagOf(sequence), rank.rank, input.token_count, planned->placement,
+                        planned->dst, DuplicateGroups());
+    WritePlan(plan.Tensors(), sequence, input.plan);
+  }
   return std::make_shared<const HostTarget>(rank, sequence, input.token_count, *std::move(planned));
 }
 

@@ -67,6 +67,12 @@ void CommandConsumer::Sleep(absl::Duration longest) {
   sleep.Wait(longest);
 }
 
+absl::optional<PublicationTokenBytes> CommandConsumer::TokenOf(const CommandEntry& entry) const {
+  if ((entry.flags & kCommandToken) == 0) return absl::nullopt;
+  // The position has been held against this side's own count.
+  return LoadShared(page_.tokens[entry.position % kCommandSlots]).bytes;
+}
+
 bool CommandConsumer::InputsReady(const CommandEntry& entry) const {
   if ((entry.flags & kCommandAwaitsInputs) == 0) return true;
   return perigee::InputsReady(page_, entry.position);

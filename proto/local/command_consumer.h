@@ -18,6 +18,7 @@
 #include "proto/local/completion_record.h"
 #include "proto/support/clock.h"
 #include "proto/support/defaults.h"
+#include "proto/support/publication_token.h"
 
 namespace perigee {
 
@@ -40,6 +41,10 @@ class CommandConsumer {
   absl::StatusOr<absl::optional<CommandEntry>> TryNext();
   // The same, waiting for one. DEADLINE_EXCEEDED: none came; CANCELLED: after Interrupt.
   absl::StatusOr<CommandEntry> Next(absl::Duration timeout);
+
+  // A copy of the publication token of an entry that was taken and has not been completed; none
+  // where the entry has none.
+  absl::optional<PublicationTokenBytes> TokenOf(const CommandEntry& entry) const;
 
   // Whether the client's device has said that the inputs of an entry that was taken are there, or
   // nobody is to wait for that.

@@ -101,6 +101,7 @@ TEST_F(CommandCrashTest, AClientThatIsKilledLeavesWholeCommands) {
       const absl::StatusOr<CommandEntry> entry = consumer.Next(timeout);
       if (!entry.ok()) return entry.status();
       EXPECT_EQ(*entry, EntryAt(consumer.completed(), sequence));
+      EXPECT_EQ(consumer.TokenOf(*entry), TokenOf({{}, OperationAt(consumer.completed())}));
       if (TakesSequence(*entry)) sequence = sequence.Next();
       consumer.Complete(LocalCompletion());
       return absl::OkStatus();

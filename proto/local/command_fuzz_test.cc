@@ -22,20 +22,22 @@ bool MayPass(const CommandEntry& entry) {
     return std::find(kinds.begin(), kinds.end(), entry.kind) != kinds.end();
   };
   const auto exactly_where = [](bool used, bool given) { return used == given; };
-  return entry.kind >= 1 && entry.kind <= 10 && entry.generation == 7 &&
-         entry.sequence == (one_of({2, 3, 4, 6, 7, 10}) ? 11 : 0) &&
-         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6}) ? 1u : 0u) ||
-          (one_of({6}) && (entry.flags & ~uint32_t{2}) == 5)) &&
+  return entry.kind >= 1 && entry.kind <= 14 && entry.generation == 7 &&
+         entry.sequence == (one_of({2, 3, 4, 6, 7, 10, 11, 14}) ? 11 : 0) &&
+         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6, 12}) ? 1u : 0u) ||
+          (one_of({6}) && (entry.flags & ~uint32_t{2}) == 5) ||
+          (one_of({12}) && (entry.flags & ~uint32_t{3}) == 8)) &&
          exactly_where(!one_of({1, 7}), entry.plan != 0) &&
          exactly_where(one_of({9}), entry.source_plan != 0) &&
          exactly_where(one_of({4, 5}), entry.weights_version != 0) && entry.token_count >= 0 &&
-         entry.token_count <= (one_of({2, 3}) ? 16 : 0) && entry.layer >= 0 &&
+         entry.token_count <= (one_of({2, 3, 11}) ? 16 : 0) && entry.layer >= 0 &&
          entry.layer <= (one_of({4, 5, 10}) ? 2 : 0);
 }
 
 uint64_t AnyNumber(std::mt19937_64& random) {
   static constexpr uint64_t kEdges[] = {
-      0,          1,         2, 3, 7, 9, 10, 11, 16, 17, ~0ull, 1ull << 31, (1ull << 31) - 1,
+      0,          1,         2,  3,  7,  8,  9,     10,         11,
+      12,         13,        14, 15, 16, 17, ~0ull, 1ull << 31, (1ull << 31) - 1,
       1ull << 32, 1ull << 63};
   return random() % 4 == 0 ? random() : kEdges[random() % std::size(kEdges)];
 }
@@ -81,12 +83,19 @@ CommandEntry AnyEntry(std::mt19937_64& random) {
   return entry;
 }
 
+// As CommandConsumer::TokenOf has it, of any bytes.
+absl::optional<PublicationTokenBytes> AnyTokenFor(const CommandEntry& entry) {
+  if ((entry.flags & kCommandToken) == 0) return absl::nullopt;
+  return PublicationTokenBytes{static_cast<char>(entry.plan)};
+}
+
 TEST(CommandFuzzTest, NoEntryPassesThatShouldNotAndNoneFailsThatShould) {
   std::mt19937_64 random(RingTestSeed());
   int64_t passed = 0, refused = 0;
   for (int64_t i = 0; i < FuzzEntries(); ++i) {
     const CommandEntry entry = AnyEntry(random);
-    const absl::StatusOr<LocalCommand> command = DecodeCommand(entry, kTestLimits);
+    const absl::StatusOr<LocalCommand> command =
+        DecodeCommand(entry, kTestLimits, AnyTokenFor(entry));
     ASSERT_EQ(command.ok(), MayPass(entry)) << command.status() << " kind " << entry.kind;
     if (command.ok()) {
       ++passed;
@@ -173,7 +182,8 @@ TEST(CommandFuzzTest, ThePageMayHoldAnything) {
       if (next->has_value()) {
         ++taken;
         ASSERT_EQ((*next)->position, consumer.taken() - 1);
-        ASSERT_EQ(DecodeCommand(**next, kTestLimits).ok(), MayPass(**next));
+        ASSERT_EQ(DecodeCommand(**next, kTestLimits, consumer.TokenOf(**next)).ok(),
+                  MayPass(**next));
       }
       ASSERT_LE(consumer.taken() - consumer.completed(), kCommandSlots);
       if (consumer.taken() > consumer.completed() && random() % 2 == 0) {
@@ -211,7 +221,8 @@ TEST(CommandFuzzTest, AnotherThreadMayScribbleMeanwhile) {
       if (!entry.ok()) break;
       ++taken;
       // A private copy does not change while it is looked at.
-      const absl::StatusOr<LocalCommand> command = DecodeCommand(*entry, kTestLimits);
+      const absl::StatusOr<LocalCommand> command =
+          DecodeCommand(*entry, kTestLimits, consumer.TokenOf(*entry));
       ASSERT_EQ(command.ok(), MayPass(*entry));
       consumer.Complete(LocalCompletion());
       if (consumer.taken() > 100) break;

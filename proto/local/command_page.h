@@ -4,6 +4,7 @@
 //
 //   header                the worker, before the page is handed out
 //   client, entries       the client
+//   tokens                the client
 //   ready                 the client, or a stream of its device
 //   worker, completions   the worker
 //   done                  the worker; when it has gone, the client
@@ -25,12 +26,13 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/common/ids.h"
+#include "proto/support/publication_token.h"
 
 namespace perigee {
 
 inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
 // Changes with every change of a struct here or of what a field means.
-inline constexpr uint32_t kCommandPageVersion = 2;
+inline constexpr uint32_t kCommandPageVersion = 3;
 inline constexpr uint32_t kCommandSlots = 64;
 
 // One command as it travels; fields that its kind does not use are 0 (local_command.h).
@@ -49,6 +51,13 @@ struct alignas(64) CommandEntry {
   friend constexpr bool operator==(const CommandEntry&, const CommandEntry&) = default;
 };
 static_assert(sizeof(CommandEntry) == 64);
+
+// A publication token, where its command brings one (kCommandToken); in a place apart, so that all
+// other commands stay on one cache line.
+struct alignas(8) TokenEntry {
+  PublicationTokenBytes bytes = {};
+};
+static_assert(sizeof(TokenEntry) == 96);
 
 // How a command ended, or why the attachment did (completion_record.h has it in C++ terms).
 struct CompletionFacts {
@@ -118,6 +127,7 @@ struct CommandPage {
   uint64_t ready[kCommandSlots] = {};
   CommandPageDone done;
   CommandEntry entries[kCommandSlots];
+  TokenEntry tokens[kCommandSlots];
   CompletionRecord completions[kCommandSlots];
   CompletionRecord end;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/shared_words.h"
@@ -62,6 +63,10 @@ absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation
   }
   CommandEntry entry = EncodeCommand({next_sequence_, operation, awaits_inputs}, generation_);
   entry.position = submitted_;
+  if (const auto* prepare = std::get_if<LocalPreparePublication>(&operation);
+      prepare != nullptr && prepare->token) {
+    StoreShared(page_.tokens[submitted_ % kCommandSlots], TokenEntry{*prepare->token});
+  }
   StoreShared(page_.entries[submitted_ % kCommandSlots], entry);
   StoreCount(page_.client, submitted_ + 1);
   if (TakesSequence(entry)) next_sequence_ = next_sequence_.Next();

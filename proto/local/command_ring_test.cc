@@ -77,7 +77,8 @@ TEST_F(CommandRingTest, CommandsGoThereAndCompletionsComeBackInOrder) {
       const absl::StatusOr<CommandEntry> entry = consumer_.Next(kLong);
       ASSERT_TRUE(entry.ok()) << entry.status();
       EXPECT_EQ(entry->position, consumer_.taken() - 1);
-      const absl::StatusOr<LocalCommand> command = DecodeCommand(*entry, limits);
+      const absl::StatusOr<LocalCommand> command =
+          DecodeCommand(*entry, limits, consumer_.TokenOf(*entry));
       ASSERT_TRUE(command.ok()) << command.status();
       EXPECT_EQ(command->operation, operation);
       if (TakesSequence(*entry)) limits.next_sequence = limits.next_sequence.Next();

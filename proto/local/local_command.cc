@@ -8,7 +8,7 @@ namespace perigee {
 namespace {
 
 constexpr uint32_t kFirstKind = static_cast<uint32_t>(CommandKind::kEmpty);
-constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kReduceGradients);
+constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kPublish);
 static_assert(std::variant_size_v<LocalOperation> == kLastKind - kFirstKind + 1);
 
 bool IsKnown(uint32_t kind) { return kind >= kFirstKind && kind <= kLastKind; }
@@ -43,6 +43,17 @@ struct Encoder {
     entry.plan = reduce.plan.value;
     entry.layer = reduce.layer;
   }
+  void operator()(const LocalPrepareDispatch& prepare) const {
+    entry.plan = prepare.plan.value;
+    entry.token_count = prepare.token_count;
+  }
+  void operator()(const LocalPreparePublication& prepare) const {
+    entry.plan = prepare.plan.value;
+    entry.flags = Flags(prepare.route_weights);
+    if (prepare.token) entry.flags |= kCommandToken;
+  }
+  void operator()(const LocalStoreRows& store) const { entry.plan = store.plan.value; }
+  void operator()(const LocalPublish& publish) const { entry.plan = publish.plan.value; }
 
   template <typename Dispatch>
   void Rows(const Dispatch& dispatch) const {
@@ -59,7 +70,7 @@ struct Encoder {
 };
 
 // The operation that an entry of a known kind says, unchecked.
-LocalOperation Read(const CommandEntry& entry) {
+LocalOperation Read(const CommandEntry& entry, const absl::optional<PublicationTokenBytes>& token) {
   const LocalPlanId plan(entry.plan);
   const bool weighted = (entry.flags & kCommandRouteWeights) != 0;
   switch (static_cast<CommandKind>(entry.kind)) {
@@ -83,6 +94,14 @@ LocalOperation Read(const CommandEntry& entry) {
       return LocalClonePlan{plan, LocalPlanId(entry.source_plan)};
     case CommandKind::kReduceGradients:
       return LocalReduceGradients{plan, entry.layer};
+    case CommandKind::kPrepareDispatch:
+      return LocalPrepareDispatch{plan, entry.token_count};
+    case CommandKind::kPreparePublication:
+      return LocalPreparePublication{plan, weighted, token};
+    case CommandKind::kStoreRows:
+      return LocalStoreRows{plan};
+    case CommandKind::kPublish:
+      return LocalPublish{plan};
   }
   return LocalEmpty{};
 }
@@ -102,6 +121,7 @@ class Checker {
         return absl::OkStatus();
       case CommandKind::kDispatch:
       case CommandKind::kDispatchWithPlan:
+      case CommandKind::kPrepareDispatch:
         status = InRange("token_count", entry_.token_count, limits_.tokens);
         break;
       case CommandKind::kPrefetchWeights:
@@ -116,6 +136,9 @@ class Checker {
         break;
       case CommandKind::kCombine:
       case CommandKind::kReleasePlan:
+      case CommandKind::kPreparePublication:
+      case CommandKind::kStoreRows:
+      case CommandKind::kPublish:
         break;
     }
     return status.ok() ? NotZero("plan", entry_.plan) : status;
@@ -207,11 +230,15 @@ bool IsCollective(CommandKind kind) {
     case CommandKind::kCombine:
     case CommandKind::kBarrier:
     case CommandKind::kReduceGradients:
+    case CommandKind::kPrepareDispatch:
+    case CommandKind::kPublish:
       return true;
     case CommandKind::kEmpty:
     case CommandKind::kRunExperts:
     case CommandKind::kReleasePlan:
     case CommandKind::kClonePlan:
+    case CommandKind::kPreparePublication:
+    case CommandKind::kStoreRows:
       return false;
   }
   return false;
@@ -239,6 +266,14 @@ const char* CommandName(CommandKind kind) {
       return "clone_plan";
     case CommandKind::kReduceGradients:
       return "reduce_gradients";
+    case CommandKind::kPrepareDispatch:
+      return "prepare_dispatch";
+    case CommandKind::kPreparePublication:
+      return "prepare_publication";
+    case CommandKind::kStoreRows:
+      return "store_rows";
+    case CommandKind::kPublish:
+      return "publish";
   }
   return "unknown";
 }
@@ -254,14 +289,15 @@ CommandEntry EncodeCommand(const LocalCommand& command, Generation generation) {
   return entry;
 }
 
-absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const CommandLimits& limits) {
+absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const CommandLimits& limits,
+                                           const absl::optional<PublicationTokenBytes>& token) {
   if (!IsKnown(entry.kind)) {
     return absl::InvalidArgumentError(absl::StrCat("command ", entry.position, ": kind is ",
                                                    entry.kind, ", expected ", kFirstKind, " to ",
                                                    kLastKind));
   }
   const bool awaits_inputs = (entry.flags & kCommandAwaitsInputs) != 0;
-  const LocalCommand command{Sequence(entry.sequence), Read(entry), awaits_inputs};
+  const LocalCommand command{Sequence(entry.sequence), Read(entry, token), awaits_inputs};
   const Checker checker(entry, limits);
   absl::Status status = checker.Check();
   if (status.ok()) status = checker.CheckUnused(EncodeCommand(command, limits.generation));

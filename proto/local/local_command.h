@@ -8,8 +8,10 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "kernels/common/ids.h"
 #include "proto/local/command_page.h"
+#include "proto/support/publication_token.h"
 
 namespace perigee {
 
@@ -24,6 +26,10 @@ enum class CommandKind : uint32_t {
   kReleasePlan = 8,
   kClonePlan = 9,
   kReduceGradients = 10,
+  kPrepareDispatch = 11,
+  kPreparePublication = 12,
+  kStoreRows = 13,
+  kPublish = 14,
 };
 
 // Bits of CommandEntry.flags.
@@ -35,6 +41,8 @@ inline constexpr uint32_t kCommandAwaitsInputs = 1u << 1;
 // With kCommandRouteWeights, of combine: the client has written the route weights in the shard
 // itself.
 inline constexpr uint32_t kCommandOwnWeights = 1u << 2;
+// Of prepare_publication: the client brings a publication token (CommandPage::tokens).
+inline constexpr uint32_t kCommandToken = 1u << 3;
 
 // Chosen by the client; 0 is none.
 using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
@@ -103,11 +111,40 @@ struct LocalReduceGradients {
   friend bool operator==(const LocalReduceGradients&, const LocalReduceGradients&) = default;
 };
 
+// The steps of a direct publication (docs/publication.md). Its target goes by the number of the
+// plan that it will be, from prepare_dispatch to publish; there is one at a time.
+//
+// Collective. Plans by the first token_count rows of the routes in the arena.
+struct LocalPrepareDispatch {
+  LocalPlanId plan;
+  int32_t token_count = 0;  // in [0, S]; may differ between ranks
+  friend bool operator==(const LocalPrepareDispatch&, const LocalPrepareDispatch&) = default;
+};
+// Local. Sends the first rows of the route weights in the arena, or none.
+struct LocalPreparePublication {
+  LocalPlanId plan;
+  bool route_weights = false;
+  // Spent by publish; none: the rank draws one of its own.
+  absl::optional<PublicationTokenBytes> token;
+  friend bool operator==(const LocalPreparePublication&, const LocalPreparePublication&) = default;
+};
+// Local. Copies the first rows of the tokens in the arena to their places, as a producer would.
+struct LocalStoreRows {
+  LocalPlanId plan;
+  friend bool operator==(const LocalStoreRows&, const LocalStoreRows&) = default;
+};
+// Collective. The target becomes a plan, replacing an older one of its number.
+struct LocalPublish {
+  LocalPlanId plan;
+  friend bool operator==(const LocalPublish&, const LocalPublish&) = default;
+};
+
 // In the order of CommandKind.
 using LocalOperation =
     std::variant<LocalEmpty, LocalDispatch, LocalDispatchWithPlan, LocalPrefetchWeights,
                  LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan,
-                 LocalReduceGradients>;
+                 LocalReduceGradients, LocalPrepareDispatch, LocalPreparePublication,
+                 LocalStoreRows, LocalPublish>;
 
 struct LocalCommand {
   Sequence sequence;  // of a collective operation; 0 for a local one
@@ -131,13 +168,18 @@ struct CommandLimits {
   bool gradients = false;  // whether it keeps gradients
 };
 
-// position is left 0. A local operation's sequence is written as 0.
+// position is left 0. A local operation's sequence is written as 0. A publication token is not in
+// the entry.
 CommandEntry EncodeCommand(const LocalCommand& command, Generation generation);
 
-// `entry` is a private copy. INVALID_ARGUMENT: an unknown kind or flag, a field out of its range or
-// not 0 where the kind has no use for it; FAILED_PRECONDITION: another generation, or another
-// sequence than the next. The message names the command, the field, and what was expected.
-absl::StatusOr<LocalCommand> DecodeCommand(const CommandEntry& entry, const CommandLimits& limits);
+// `entry` and `token`, which is there exactly where the entry says so, are private copies. What the
+// token's bytes are is not looked at here. INVALID_ARGUMENT: an unknown kind or flag, a field out
+// of its range or not 0 where the kind has no use for it; FAILED_PRECONDITION: another generation,
+// or another sequence than the next. The message names the command, the field, and what was
+// expected.
+absl::StatusOr<LocalCommand> DecodeCommand(
+    const CommandEntry& entry, const CommandLimits& limits,
+    const absl::optional<PublicationTokenBytes>& token = absl::nullopt);
 
 // Whether the entry takes a sequence, refused or not: its client counts it as a collective
 // operation, and so do the clients of the other ranks, whose workers are to be told.

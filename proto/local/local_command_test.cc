@@ -32,7 +32,8 @@ TEST(LocalCommandTest, EveryCommandComesBackAsItWas) {
   for (int i = 0; i < 2000; ++i) {
     const LocalCommand command = RandomCommand(random);
     const CommandEntry entry = EncodeCommand(command, kTestLimits.generation);
-    const absl::StatusOr<LocalCommand> decoded = DecodeCommand(entry, kTestLimits);
+    const absl::StatusOr<LocalCommand> decoded =
+        DecodeCommand(entry, kTestLimits, TokenOf(command));
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_EQ(*decoded, command);
     EXPECT_EQ(TakesSequence(entry), command.sequence != Sequence());
@@ -43,14 +44,14 @@ TEST(LocalCommandTest, KindsHaveNamesAndTheUnknownNone) {
   EXPECT_STREQ(CommandName(KindOf(LocalClonePlan{})), "clone_plan");
   EXPECT_STREQ(CommandName(KindOf(LocalEmpty{})), "empty");
   EXPECT_STREQ(CommandName(static_cast<CommandKind>(0)), "unknown");
-  EXPECT_STREQ(CommandName(static_cast<CommandKind>(11)), "unknown");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(15)), "unknown");
 }
 
 TEST(LocalCommandTest, RefusesUnknownKinds) {
   CommandEntry entry = Entry(LocalEmpty{});
-  for (const uint32_t kind : {0u, 11u, 0xffffffffu}) {
+  for (const uint32_t kind : {0u, 15u, 0xffffffffu}) {
     entry.kind = kind;
-    ExpectInvalid(entry, "expected 1 to 10");
+    ExpectInvalid(entry, "expected 1 to 14");
     EXPECT_FALSE(TakesSequence(entry));
   }
 }
@@ -73,6 +74,7 @@ TEST(LocalCommandTest, RefusesAnotherGenerationOrSequence) {
 TEST(LocalCommandTest, RefusesFieldsOutOfTheirRange) {
   ExpectInvalid(Entry(LocalDispatch{kPlan, 17, false}), "token_count is 17, expected 0 to 16");
   ExpectInvalid(Entry(LocalDispatchWithPlan{kPlan, -1, false}), "token_count is -1");
+  ExpectInvalid(Entry(LocalPrepareDispatch{kPlan, 17}), "token_count is 17, expected 0 to 16");
   ExpectInvalid(Entry(LocalPrefetchWeights{kPlan, 3, 1}), "layer is 3, expected 0 to 2");
   ExpectInvalid(Entry(LocalRunExperts{kPlan, -1, 1, true}), "layer is -1");
   ExpectInvalid(Entry(LocalRunExperts{kPlan, 0, 0, true}), "weights_version is 0");
@@ -81,7 +83,9 @@ TEST(LocalCommandTest, RefusesFieldsOutOfTheirRange) {
        {LocalOperation(LocalDispatch{}), LocalOperation(LocalDispatchWithPlan{}),
         LocalOperation(LocalPrefetchWeights{LocalPlanId(), 0, 1}),
         LocalOperation(LocalRunExperts{LocalPlanId(), 0, 1}), LocalOperation(LocalCombine{}),
-        LocalOperation(LocalReleasePlan{}), LocalOperation(LocalClonePlan{{}, kPlan})}) {
+        LocalOperation(LocalReleasePlan{}), LocalOperation(LocalClonePlan{{}, kPlan}),
+        LocalOperation(LocalPrepareDispatch{}), LocalOperation(LocalPreparePublication{}),
+        LocalOperation(LocalStoreRows{}), LocalOperation(LocalPublish{})}) {
     ExpectInvalid(Entry(operation), "plan is 0, expected another number");
   }
 }
@@ -107,7 +111,7 @@ TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
   entry.plan = 1;
   ExpectInvalid(entry, "(barrier): plan is 1, expected 0");
   entry = Entry(LocalCombine{kPlan, true});
-  entry.flags |= 8;
+  entry.flags |= kCommandToken;
   ExpectInvalid(entry, "flags is 9, expected 1");
   entry.flags = kCommandOwnWeights;
   ExpectInvalid(entry, "flags is 4, expected 0");
@@ -126,12 +130,32 @@ TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
   entry = Entry(LocalEmpty{});
   entry.weights_version = 1;
   ExpectInvalid(entry, "weights_version is 1, expected 0");
+  entry = Entry(LocalPrepareDispatch{kPlan, 1});
+  entry.flags = kCommandRouteWeights;
+  ExpectInvalid(entry, "(prepare_dispatch): flags is 1, expected 0");
+  entry = Entry(LocalPreparePublication{kPlan, true, {}});
+  entry.flags |= kCommandOwnWeights;
+  ExpectInvalid(entry, "flags is 5, expected 1");
+  entry = Entry(LocalStoreRows{kPlan});
+  entry.token_count = 2;
+  ExpectInvalid(entry, "(store_rows): token_count is 2, expected 0");
+  entry = Entry(LocalPublish{kPlan});
+  entry.source_plan = 3;
+  ExpectInvalid(entry, "(publish): source_plan is 3, expected 0");
   entry = Entry(LocalReleasePlan{kPlan});
   entry.source_plan = 9;
   ExpectInvalid(entry, "source_plan is 9, expected 0");
   entry = Entry(LocalCombine{kPlan});
   entry.token_count = 1;
   ExpectInvalid(entry, "token_count is 1, expected 0");
+}
+
+// The flag and the bytes come from one place each: one without the other is no command.
+TEST(LocalCommandTest, ATokenIsThereExactlyWhereTheEntrySaysSo) {
+  CommandEntry entry = Entry(LocalPreparePublication{kPlan, true, PublicationTokenBytes{'x'}});
+  EXPECT_EQ(entry.flags, kCommandRouteWeights | kCommandToken);
+  ExpectInvalid(entry, "flags is 9, expected 1");
+  EXPECT_TRUE(DecodeCommand(entry, kTestLimits, PublicationTokenBytes{'y'}).ok());
 }
 
 }  // namespace

@@ -15,6 +15,14 @@ int32_t Between(std::mt19937_64& random, int32_t first, int32_t last) {
   return std::uniform_int_distribution<int32_t>(first, last)(random);
 }
 
+// Or none.
+absl::optional<PublicationTokenBytes> RandomToken(std::mt19937_64& random) {
+  if (random() % 2 == 0) return absl::nullopt;
+  PublicationTokenBytes token;
+  for (char& byte : token) byte = static_cast<char>(random());
+  return token;
+}
+
 }  // namespace
 
 uint64_t RingTestSeed() {
@@ -59,6 +67,10 @@ LocalCommand RandomCommand(std::mt19937_64& random) {
       LocalReleasePlan{plan},
       LocalClonePlan{plan, LocalPlanId(random() | 1)},
       LocalReduceGradients{plan, layer},
+      LocalPrepareDispatch{plan, tokens},
+      LocalPreparePublication{plan, weighted, RandomToken(random)},
+      LocalStoreRows{plan},
+      LocalPublish{plan},
   };
   LocalCommand command;
   command.operation = operations[random() % std::size(operations)];
@@ -72,7 +84,7 @@ LocalCompletion RandomCompletion(std::mt19937_64& random) {
   completion.position = random();
   completion.generation = Generation(random());
   completion.sequence = Sequence(random());
-  completion.kind = static_cast<uint32_t>(random() % 10);
+  completion.kind = static_cast<uint32_t>(random() % 14);
   completion.rank = Between(random, 0, 127);
   completion.duration = absl::Nanoseconds(Between(random, 0, 1 << 30));
   if (random() % 2 == 0) return completion;
@@ -90,6 +102,11 @@ LocalCompletion RandomCompletion(std::mt19937_64& random) {
   completion.expected = static_cast<int64_t>(random());
   completion.seen = static_cast<int64_t>(random());
   return completion;
+}
+
+absl::optional<PublicationTokenBytes> TokenOf(const LocalCommand& command) {
+  const auto* prepare = std::get_if<LocalPreparePublication>(&command.operation);
+  return prepare == nullptr ? absl::nullopt : prepare->token;
 }
 
 void ExpectSame(const LocalCompletion& found, const LocalCompletion& expected) {

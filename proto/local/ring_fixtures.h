@@ -38,6 +38,8 @@ class TestPage {
 
 // Within kTestLimits; every kind, with its sequence where it is collective.
 LocalCommand RandomCommand(std::mt19937_64& random);
+// The publication token that it brings, or none.
+absl::optional<PublicationTokenBytes> TokenOf(const LocalCommand& command);
 // With whatever a record can hold, ok or not.
 LocalCompletion RandomCompletion(std::mt19937_64& random);
 void ExpectSame(const LocalCompletion& found, const LocalCompletion& expected);

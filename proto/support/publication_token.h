@@ -26,6 +26,7 @@ struct evp_mac_ctx_st;
 namespace perigee {
 
 inline constexpr size_t kPublicationTokenBytes = 96;
+using PublicationTokenBytes = std::array<char, kPublicationTokenBytes>;
 inline constexpr size_t kTokenKeyBytes = 32;
 using TokenKey = std::array<unsigned char, kTokenKeyBytes>;
 

@@ -146,9 +146,12 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
   buffer.buffer_id = "b";
   buffer.shape = layer.shape();
   buffer.shape.set_gradients(true);
+  buffer.sms = sms_of_buffer();
   buffer_ = Need(client_->CreateBuffer(group_.name(), buffer)).name();
   if (!start_last) LoadWeights(layer);
 }
+
+int32_t ClientCluster::sms_of_buffer() const { return backend_ == "cuda" ? kSmsOfWorker / 2 : 0; }
 
 void ClientCluster::Start(int32_t rank) {
   WorkerOptions options;
@@ -194,6 +197,14 @@ std::vector<std::unique_ptr<RankClient>> ClientCluster::Connect(Way way) {
     }
   }
   return clients;
+}
+
+PublicationTokenBytes ClientCluster::Token(const std::string& buffer, int32_t rank) {
+  const auto issued = Need(client_->IssueTokens(buffer, Generation(), RankId(rank), 1, ""));
+  PublicationTokenBytes token;
+  PERIGEE_CHECK(issued.tokens_size() == 1 && issued.tokens(0).size() == token.size());
+  issued.tokens(0).copy(token.data(), token.size());
+  return token;
 }
 
 absl::Status ClientCluster::RunProgram() {
@@ -272,6 +283,12 @@ void RunLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan) {
   Poison(memory, memory.output, ToBFloat16(1e30f));
   Poison(memory, memory.gathered_weights, -7.0f);
   ExpectDone(client, LocalDispatch{plan, tokens, true});
+  FinishLayer(layer, client, plan);
+}
+
+void FinishLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan) {
+  const int32_t rank = client.rank().value;
+  const RankMemory memory = client.memory();
   ExpectPlan(layer, client);
   ExpectRows(layer, client);
   ExpectDone(client, LocalPrefetchWeights{plan, 0, ClientCluster::kVersion});

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "client/lib/client.h"
 #include "client/lib/rank_client.h"
+#include "proto/support/publication_token.h"
 #include "server/coordinator.h"
 #include "worker/embedded/embedded_worker.h"
 #include "worker/testing/scratch_directory.h"
@@ -45,11 +46,16 @@ class ClientCluster {
   EmbeddedWorker& worker(int32_t rank) { return *workers_[rank]; }
   const v1::Group& group() const { return group_; }
   const std::string& buffer() const { return buffer_; }
+  // Of its buffer and of another one beside it.
+  int32_t sms_of_buffer() const;
 
   void LoadWeights(const SmallLayer& layer);
   absl::StatusOr<v1::AttachTicket> Ticket(int32_t rank);
   // One client for each rank.
   std::vector<std::unique_ptr<RankClient>> Connect(Way way);
+  // A publication token for a rank of the buffer, or of another one.
+  PublicationTokenBytes Token(int32_t rank) { return Token(buffer_, rank); }
+  PublicationTokenBytes Token(const std::string& buffer, int32_t rank);
   // A barrier of all ranks, as a program.
   absl::Status RunProgram();
   // The same once clients have gone: a worker lets go first, the coordinator hears of it soon.
@@ -101,6 +107,8 @@ int32_t WriteTokens(const SmallLayer& layer, int32_t rank, const RankMemory& mem
 // Runs the whole layer on one rank, with plan `plan`, and holds all that comes out against the
 // reference: the plan and where shard and gathered weights are in reach exactly, sums to rounding.
 void RunLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan);
+// The same from a place on where the rows and the plan are there.
+void FinishLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan);
 
 }  // namespace perigee
 

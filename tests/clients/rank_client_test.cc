@@ -1,4 +1,5 @@
-// The contract of RankClient, held against every way to a rank: remote, local, embedded.
+// The contract of RankClient, held against every way to a rank: remote, local, embedded. Direct
+// publication: publication_client_test.
 #include "client/lib/rank_client.h"
 
 #include <algorithm>
@@ -11,9 +12,8 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/device/device_info.h"
 #include "kernels/device/stream.h"
-#include "tests/clients/client_cluster.h"
+#include "tests/clients/rank_client_fixture.h"
 
 namespace perigee {
 namespace {
@@ -21,52 +21,9 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-constexpr int32_t kRanks = ClientCluster::kRanks;
-constexpr absl::Duration kLong = absl::Seconds(60);
 constexpr absl::Duration kNoTime = absl::Milliseconds(1);
-constexpr LocalPlanId kPlan(1);
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-struct Kind {
-  Way way;
-  std::string backend;
-};
-void PrintTo(const Kind& kind, std::ostream* out) {
-  *out << NameOf(kind.way) << " " << kind.backend;
-}
-
-class RankClientTest : public ::testing::TestWithParam<Kind> {
- protected:
-  RankClientTest() : random_(TestSeed()), layer_(kRanks, random_()) {}
-  void SetUp() override {
-    const CudaDevices devices = QueryCudaDevices();
-    if (GetParam().backend == "cuda" && devices.devices.empty()) {
-      GTEST_SKIP() << DescribeCudaDevices(devices);
-    }
-    cluster_ = std::make_unique<ClientCluster>(layer_, nullptr, GetParam().backend);
-    clients_ = cluster_->Connect(GetParam().way);
-  }
-
-  // How the operation ended on the rank.
-  LocalCompletion Run(int32_t rank, const LocalOperation& operation) {
-    absl::StatusOr<LocalCompletion> done = clients_[rank]->Run(operation, kLong);
-    EXPECT_TRUE(done.ok()) << "rank " << rank << ": " << done.status();
-    return done.ok() ? *std::move(done) : LocalCompletion();
-  }
-  int32_t WriteTokensOf(int32_t rank) {
-    return WriteTokens(layer_, rank, clients_[rank]->memory());
-  }
-  // The group goes on as if nothing had been.
-  void ExpectAllGoesOn() {
-    OnEveryRank([&](int32_t rank) { RunLayer(layer_, *clients_[rank], kPlan); });
-  }
-
-  std::mt19937_64 random_;
-  SmallLayer layer_;
-  std::unique_ptr<ClientCluster> cluster_;
-  std::vector<std::unique_ptr<RankClient>> clients_;
-};
 
 TEST_P(RankClientTest, ALayerIsTheReferencesOnEveryRank) {
   for (int32_t rank = 0; rank < kRanks; ++rank) {
@@ -373,13 +330,7 @@ TEST_P(RankClientTest, StreamsAndCommandsWaitForEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, RankClientTest,
-                         ::testing::Values(Kind{Way::kRemote, "host"}, Kind{Way::kLocal, "host"},
-                                           Kind{Way::kEmbedded, "host"}, Kind{Way::kRemote, "cuda"},
-                                           Kind{Way::kLocal, "cuda"}, Kind{Way::kEmbedded, "cuda"}),
-                         [](const auto& info) {
-                           return NameOf(info.param.way) + "_" + info.param.backend;
-                         });
+INSTANTIATE_TEST_SUITE_P(EveryWay, RankClientTest, ::testing::ValuesIn(EveryWay()), NameOfWay);
 
 }  // namespace
 }  // namespace perigee

@@ -161,7 +161,7 @@ void Attachment::BeginCommand() {
     if (!taking_) return;
   }
   if (ready) {
-    executor_->Begin(*taken_);
+    executor_->Begin(*taken_, consumer_->TokenOf(*taken_));
   } else {
     executor_->Refuse(*taken_, absl::DeadlineExceededError(absl::StrCat(
                                    "the client's stream has not brought the inputs in ",

@@ -54,6 +54,10 @@ class Round {
                                            tensor.bytes.size()))
                 .ok());
       }
+      EXPECT_TRUE(group_.session(rank)
+                      .tokens()
+                      .Grant(TokenHolder::kWorker, {1, 1000}, absl::Minutes(60))
+                      .ok());
       StartServer(rank);
     }
   }
@@ -110,15 +114,25 @@ class Round {
     request.ticket.fill('x');
     return *TestClient::Attach(servers_[rank]->path(), request);
   }
-  // A layer, again and again, until something is over.
+  // A layer and a publication, again and again, until something is over.
   void Work(TestClient& client) const {
     const LocalPlanId plan(1);
-    const LocalOperation steps[] = {
-        LocalDispatch{plan, 2, true},         LocalPrefetchWeights{plan, 0, 9},
-        LocalRunExperts{plan, 0, 9, true},    LocalCombine{plan, true},
-        LocalDispatchWithPlan{plan, 2, true}, LocalBarrier{}};
+    const PublicationTokenBytes forged = {'x'};
+    const LocalOperation steps[] = {LocalDispatch{plan, 2, true},
+                                    LocalPrefetchWeights{plan, 0, 9},
+                                    LocalRunExperts{plan, 0, 9, true},
+                                    LocalCombine{plan, true},
+                                    LocalDispatchWithPlan{plan, 2, true},
+                                    LocalBarrier{},
+                                    LocalPrepareDispatch{plan, 2},
+                                    LocalPreparePublication{plan, true, {}},
+                                    LocalStoreRows{plan},
+                                    LocalPublish{plan},
+                                    LocalPrepareDispatch{plan, 2},
+                                    LocalPreparePublication{plan, true, forged}};
     for (int step = 0; step < 60; ++step) {
-      const absl::StatusOr<uint64_t> command = client.commands->Submit(steps[step % 6]);
+      const LocalOperation& operation = steps[step % std::size(steps)];
+      const absl::StatusOr<uint64_t> command = client.commands->Submit(operation);
       if (!command.ok()) return;
       // A damaged page may hide the end.
       if (!client.commands->Wait(*command, absl::Milliseconds(300)).ok()) return;

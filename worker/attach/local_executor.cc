@@ -26,7 +26,9 @@ bool WritesShard(uint32_t kind) {
     case CommandKind::kDispatchWithPlan:
     case CommandKind::kRunExperts:
     case CommandKind::kCombine:
+    case CommandKind::kPrepareDispatch:
       return true;
+    // A publish ends its target, and where there is none it leaves the rows alone.
     default:
       return false;
   }
@@ -34,8 +36,12 @@ bool WritesShard(uint32_t kind) {
 
 bool UsesDataPath(uint32_t kind) {
   const auto of = static_cast<CommandKind>(kind);
-  return IsCollective(of) || of == CommandKind::kRunExperts;
+  return IsCollective(of) || of == CommandKind::kRunExperts ||
+         of == CommandKind::kPreparePublication || of == CommandKind::kStoreRows;
 }
+
+// Of the target that becomes a plan of this number.
+std::string TargetName(LocalPlanId plan) { return absl::StrCat(plan.value); }
 
 // Whether the ranks are at different places after it.
 bool LeavesOutOfStep(const v1::RankStatus& status, const Failure& failure) {
@@ -66,10 +72,11 @@ LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
   operations_.DropTarget();
 }
 
-void LocalExecutor::Begin(const CommandEntry& entry) {
+void LocalExecutor::Begin(const CommandEntry& entry,
+                          const absl::optional<PublicationTokenBytes>& token) {
   const CommandLimits limits{group_.generation, next_sequence_, site_.shape.geometry.tokens,
                              site_.shape.layers, site_.shape.gradients};
-  Start(entry, DecodeCommand(entry, limits));
+  Start(entry, DecodeCommand(entry, limits, token));
 }
 
 void LocalExecutor::Refuse(const CommandEntry& entry, const absl::Status& why) {
@@ -90,6 +97,8 @@ void LocalExecutor::Start(const CommandEntry& entry, const absl::StatusOr<LocalC
   } else {
     begun.failure = NotACommand(command.status());
   }
+  // As where the data path queues: what was launched behind it may have published the target.
+  if (begun.failure.record) operations_.DropTarget();
   bool goes_on = begun.failure.status.ok() && UsesDataPath(entry.kind);
   // Nothing was touched, and the others wait.
   const bool refused = !begun.failure.status.ok() && !begun.failure.record;
@@ -192,6 +201,7 @@ void LocalExecutor::Undo(size_t first_failed, const Failure& failure) {
                                     ? failed.completion.sequence
                                     : site_.objects.last_sequence());
   }
+  operations_.DropTarget();
 }
 
 // From the last one back, so that each finds what it had put under its number, if that is still
@@ -218,6 +228,7 @@ void LocalExecutor::UndoPlans(size_t first_failed) {
 }
 
 void LocalExecutor::Clear() {
+  operations_.DropTarget();
   begun_.clear();
   plans_.clear();
 }
@@ -297,6 +308,32 @@ Failure LocalExecutor::Operate(const LocalReduceGradients& operation, Sequence s
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
   return operations_.ReduceGradients(sequence, *plan, operation.layer);
+}
+
+Failure LocalExecutor::Operate(const LocalPrepareDispatch& operation, Sequence sequence) {
+  if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
+  return operations_.PrepareDispatch(sequence, TargetName(operation.plan),
+                                     {arena_.topk_experts, operation.token_count, arena_.plan});
+}
+
+Failure LocalExecutor::Operate(const LocalPreparePublication& operation, Sequence) {
+  std::string token;
+  if (operation.token) token.assign(operation.token->begin(), operation.token->end());
+  return operations_.PreparePublication(
+      TargetName(operation.plan), operation.route_weights ? arena_.route_weights : nullptr,
+      operation.route_weights, operation.token ? &token : nullptr);
+}
+
+Failure LocalExecutor::Operate(const LocalStoreRows& operation, Sequence) {
+  return operations_.StoreRows(TargetName(operation.plan), arena_.hidden);
+}
+
+Failure LocalExecutor::Operate(const LocalPublish& operation, Sequence sequence) {
+  if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
+  RankOperations::Dispatched published = operations_.Publish(sequence, TargetName(operation.plan));
+  if (!published.plan) return std::move(published.failure);
+  KeepPlan(operation.plan, std::move(published.plan), /*made=*/true);
+  return Failure();
 }
 
 absl::StatusOr<PlanPtr> LocalExecutor::FindPlan(LocalPlanId id) const {

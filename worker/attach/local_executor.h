@@ -35,7 +35,9 @@ class LocalExecutor {
 
   // Launches the command's operation. Where the data path does not queue, blocks until it has
   // ended, bounded by the data path's timeouts and its abort word.
-  void Begin(const CommandEntry& entry);
+  // The token: as DecodeCommand has it.
+  void Begin(const CommandEntry& entry,
+             const absl::optional<PublicationTokenBytes>& token = absl::nullopt);
   // The command is not to be done, for this reason (DEADLINE_EXCEEDED: its inputs have not come in
   // time); others are told where they wait for it.
   void Refuse(const CommandEntry& entry, const absl::Status& why);
@@ -52,7 +54,7 @@ class LocalExecutor {
   uint64_t in_collective() const { return in_collective_.load(std::memory_order_acquire); }
   Sequence last_sequence() const { return Sequence(next_sequence_.value - 1); }
   size_t plan_count() const { return plans_.size(); }
-  // Plans die before the data path that made them.
+  // Plans die before the data path that made them; a target with the attachment.
   void Clear();
 
  private:
@@ -90,6 +92,10 @@ class LocalExecutor {
   Failure Operate(const LocalReleasePlan& operation, Sequence sequence);
   Failure Operate(const LocalClonePlan& operation, Sequence sequence);
   Failure Operate(const LocalReduceGradients& operation, Sequence sequence);
+  Failure Operate(const LocalPrepareDispatch& operation, Sequence sequence);
+  Failure Operate(const LocalPreparePublication& operation, Sequence sequence);
+  Failure Operate(const LocalStoreRows& operation, Sequence sequence);
+  Failure Operate(const LocalPublish& operation, Sequence sequence);
 
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;

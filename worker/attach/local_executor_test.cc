@@ -1,14 +1,11 @@
 // One rank on a data path that does as it is told.
 #include "worker/attach/local_executor.h"
 
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/fake_clock.h"
-#include "worker/testing/fake_backend.h"
+#include "worker/testing/executor_fixture.h"
 
 namespace perigee {
 namespace {
@@ -18,66 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr LocalPlanId kPlan(9);
-
-class LocalExecutorTest : public ::testing::Test {
- protected:
-  LocalExecutorTest() {
-    shape_.geometry = Geometry{1, 2, 4, 2, 1, 1};
-    shape_.hidden = 8;
-    shape_.intermediate = 8;
-    shape_.layers = 2;
-    shape_.gradients = true;
-    memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
-    DataPathOptions options;
-    options.geometry = shape_.geometry;
-    options.hidden = shape_.hidden;
-    options.buffer = BufferId(3);
-    options.generation = Generation(7);
-    path_ = std::make_unique<FakeDataPath>(options);
-    const auto layout = ClientArenaLayout::Create(shape_.geometry, shape_.hidden, 4096);
-    arena_memory_.resize(layout.size_bytes);
-    arena_ = layout.View(arena_memory_.data());
-    executor_ = std::make_unique<LocalExecutor>(group_, site(), arena_, Sequence(5), clock_);
-  }
-
-  ProgramSite site() { return {shape_, *path_, *memory_, objects_, tensors_}; }
-  // The operation, with the sequence that is next if it takes one.
-  LocalCompletion Do(const LocalOperation& operation) {
-    const Sequence next = executor_->last_sequence().Next();
-    return Execute(EncodeCommand({next, operation}, Generation(7)));
-  }
-  LocalCompletion Execute(const CommandEntry& entry) {
-    executor_->Begin(entry);
-    const absl::optional<LocalCompletion> ended = executor_->TakeEnded();
-    EXPECT_TRUE(ended.has_value());
-    EXPECT_TRUE(executor_->idle());
-    return ended.value_or(LocalCompletion());
-  }
-  void ExpectOk(const LocalOperation& operation) {
-    const LocalCompletion done = Do(operation);
-    EXPECT_TRUE(done.status.ok()) << done.status;
-    EXPECT_EQ(done.reason, "");
-    EXPECT_EQ(done.kind, static_cast<uint32_t>(KindOf(operation)));
-  }
-  void Fail(const std::string& name, FakeDataPath::Outcome outcome) {
-    path_->set_behaviour([=](const std::string& operation, Sequence) {
-      return operation == name ? outcome : FakeDataPath::Outcome();
-    });
-  }
-
-  const GroupView group_{"tenants/t/groups/g", Generation(7), RankId(0), {"workers/a"}};
-  BufferShape shape_;
-  FakeBackend backend_;
-  ByteBudget budget_{1 << 20};
-  std::unique_ptr<BufferMemory> memory_;
-  std::unique_ptr<FakeDataPath> path_;
-  BufferObjects objects_{"tenants/t/groups/g/buffers/b", BufferId(3), Generation(7)};
-  TensorStore tensors_{backend_, budget_};
-  FakeClock clock_;
-  std::vector<std::byte> arena_memory_;
-  ClientArenaView arena_;
-  std::unique_ptr<LocalExecutor> executor_;
-};
 
 TEST_F(LocalExecutorTest, ALayerRunsOnTheArena) {
   ExpectOk(LocalDispatch{kPlan, 3, true});
@@ -234,16 +171,6 @@ class QueuedExecutorTest : public LocalExecutorTest {
  protected:
   QueuedExecutorTest() { path_->set_queues(); }
 
-  void Begin(const LocalOperation& operation) {
-    const Sequence next = executor_->last_sequence().Next();
-    executor_->Begin(EncodeCommand({next, operation}, Generation(7)));
-  }
-  // The reason of the next that has ended; "OK", or "running" where there is none.
-  std::string NextReason() {
-    const absl::optional<LocalCompletion> ended = executor_->TakeEnded();
-    if (!ended) return "running";
-    return ended->status.ok() ? "OK" : ended->reason;
-  }
   // Of the sequence.
   void FailAt(uint64_t failed, FakeDataPath::Outcome outcome) {
     path_->set_behaviour([=](const std::string&, Sequence sequence) {

@@ -65,6 +65,8 @@ class BufferObjects {
   absl::StatusOr<TargetPtr> FindTarget(const std::string& name) const;
   // The token that its publication holds, where it is prepared.
   absl::StatusOr<std::string> FindPreparedToken(const std::string& name) const;
+  // Of the publication that is prepared, if one is.
+  const std::string& prepared_token() const { return token_; }
 
   // prepare_dispatch has ended well: the target takes the place of what the shard held.
   void KeepTarget(const std::string& name, TargetPtr target);

@@ -176,6 +176,7 @@ Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperat
   }
   const std::string* token = nullptr;
   if (operation.tokens_size() > 0) token = &operation.tokens(site_.memory.rank().value);
+  if (token != nullptr && token->empty()) token = nullptr;
   return operations_.PreparePublication(operation.target(), Elements<float>(weights),
                                         weights != nullptr, token);
 }

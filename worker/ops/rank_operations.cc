@@ -19,7 +19,7 @@ Failure RankOperations::Left(const absl::Status& status) const {
 }
 
 Failure RankOperations::Decline(Sequence sequence, bool writes_shard) {
-  if (writes_shard) site_.objects.RowsUndefined(sequence);
+  if (writes_shard && site_.objects.CheckShardFree().ok()) site_.objects.RowsUndefined(sequence);
   return Left(site_.data_path.Decline(sequence));
 }
 
@@ -27,7 +27,7 @@ RankOperations::Dispatched RankOperations::Dispatch(Sequence sequence, const Dis
                                                     bool has_weights, PlanPtr saved,
                                                     const PlanArrays& plan_output) {
   const DispatchOutput in_place;
-  absl::Status status = site_.objects.CheckShardFree();
+  absl::Status status = CheckShardFree();
   if (!status.ok()) return {Refused(std::move(status)), nullptr};
   PlanPtr plan = std::move(saved);
   if (plan) {
@@ -101,7 +101,7 @@ Failure RankOperations::ReduceGradients(Sequence sequence, const PlanPtr& plan, 
 }
 
 Failure RankOperations::ProbeCopy(CopyProbe probe) {
-  absl::Status status = site_.objects.CheckShardFree();
+  absl::Status status = CheckShardFree();
   if (!status.ok()) return Refused(std::move(status));
   Failure failure = Left(site_.data_path.ProbeCopy(probe));
   if (!failure.status.ok() && !failure.record) return failure;

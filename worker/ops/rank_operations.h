@@ -52,7 +52,8 @@ class RankOperations {
 
   // The steps of a direct publication, of the target kept under this name.
   Failure PrepareDispatch(Sequence sequence, const std::string& target, const TargetInput& input);
-  // token: null where the rank draws one of its own. has_weights: as of Dispatch.
+  // token: null where the rank draws one of its own. One that is no good ends the target.
+  // has_weights: as of Dispatch.
   Failure PreparePublication(const std::string& target, const float* route_weights,
                              bool has_weights, const std::string* token);
   Failure StoreRows(const std::string& target, const BFloat16* hidden);
@@ -76,7 +77,8 @@ class RankOperations {
   Failure ProbeCopy(CopyProbe probe);
 
   // Takes this rank's part in an operation that it does not launch. OK when all have been told. The
-  // others leave it with what it writes undefined, so this rank's is too.
+  // others leave it with what it writes undefined, so this rank's is too, but for a publication
+  // that is prepared: what would go over it is refused, and it can still be published.
   Failure Decline(Sequence sequence, bool writes_shard);
   // What the data path says about what has just failed.
   Failure Left(const absl::Status& status) const;
@@ -85,6 +87,9 @@ class RankOperations {
   // The data path's, or why there is none.
   absl::StatusOr<DirectPublication*> Publication() const;
   absl::StatusOr<std::string> TakeToken(const std::string* token) const;
+  // Whether nothing but a publication may write the shard. One whose token is no good any more is
+  // over.
+  absl::Status CheckShardFree();
   ExpertWeights Weights(int32_t layer, uint64_t version) const;
 
   const ProgramSite site_;

@@ -36,11 +36,20 @@ absl::StatusOr<std::string> RankOperations::TakeToken(const std::string* token) 
   return *token;
 }
 
+absl::Status RankOperations::CheckShardFree() {
+  absl::Status status = site_.objects.CheckShardFree();
+  if (status.ok() || site_.tokens == nullptr) return status;
+  const std::string& token = site_.objects.prepared_token();
+  if (site_.tokens->Check(token, site_.objects.buffer()) == TokenRefusal::kNone) return status;
+  DropTarget();
+  return absl::OkStatus();
+}
+
 Failure RankOperations::PrepareDispatch(Sequence sequence, const std::string& name,
                                         const TargetInput& input) {
   const absl::StatusOr<DirectPublication*> publication = Publication();
   if (!publication.ok()) return Refused(publication.status());
-  absl::Status status = site_.objects.CheckShardFree();
+  absl::Status status = CheckShardFree();
   if (!status.ok()) return Refused(std::move(status));
   absl::StatusOr<TargetPtr> target = (*publication)->PrepareDispatch(sequence, input);
   if (target.ok()) {
@@ -60,6 +69,7 @@ Failure RankOperations::PreparePublication(const std::string& name, const float*
   if (!target.ok()) return Refused(target.status());
   if (absl::Status free = site_.objects.CheckShardFree(); !free.ok()) return Refused(free);
   absl::StatusOr<std::string> taken = TakeToken(token);
+  if (absl::IsPermissionDenied(taken.status())) DropTarget();
   if (!taken.ok()) return Refused(taken.status());
   const absl::Status status = (*publication)->PreparePublication(*target, route_weights);
   if (status.ok()) site_.objects.PublicationPrepared(*std::move(taken), has_weights);

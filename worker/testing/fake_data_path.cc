@@ -200,6 +200,7 @@ absl::StatusOr<TargetPtr> FakeDataPath::PrepareDispatch(Sequence sequence,
                                                         const TargetInput& input) {
   if (absl::Status status = Run("prepare_dispatch", sequence); !status.ok()) return status;
   has_target_ = true;
+  if (input.plan.sequence != nullptr) WritePlan(*ReadPlan(nullptr), sequence, input.plan);
   return std::make_shared<const FakeTarget>(
       ObjectTag{options_.buffer, options_.generation, sequence}, input.token_count);
 }
