@@ -246,6 +246,32 @@ int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t s
       attachment, perigee::LocalClonePlan{LocalPlanId(plan), LocalPlanId(source)}, command, error);
 }
 
+int perigee_prepare_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                             uint64_t* command, perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalPrepareDispatch{LocalPlanId(plan), token_count},
+                         command, error);
+}
+
+int perigee_prepare_publication(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
+                                const uint8_t* token, uint64_t* command, perigee_error* error) {
+  perigee::LocalPreparePublication prepare{LocalPlanId(plan), use_weights != 0, {}};
+  if (token != nullptr) {
+    static_assert(PERIGEE_TOKEN_BYTES == perigee::kPublicationTokenBytes);
+    std::memcpy(prepare.token.emplace().data(), token, PERIGEE_TOKEN_BYTES);
+  }
+  return perigee::Submit(attachment, prepare, command, error);
+}
+
+int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                       perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalStoreRows{LocalPlanId(plan)}, command, error);
+}
+
+int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                    perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalPublish{LocalPlanId(plan)}, command, error);
+}
+
 int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
                  int64_t* duration_ns, perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);

@@ -1,5 +1,6 @@
 #include "client/lib/c_cluster.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <stop_token>
 #include <utility>
@@ -12,6 +13,8 @@
 
 namespace perigee {
 namespace {
+
+constexpr int32_t kMostTokens = 1024;  // that are issued at a time
 
 std::string TextOrEmpty(const char* text) { return text != nullptr ? text : ""; }
 
@@ -85,6 +88,27 @@ absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer,
   return RankTensors(*group, name, std::stop_token()).LoadLayer(layer, version, weights);
 }
 
+absl::Status IssueTokens(Client& client, const char* buffer, RankId rank, int32_t count,
+                         uint8_t* tokens) {
+  const absl::StatusOr<v1::IssueTokensResponse> issued =
+      client.IssueTokens(buffer, Generation(), rank, count, "");
+  if (!issued.ok()) return issued.status();
+  if (issued->tokens_size() != count) {
+    return absl::InternalError(
+        absl::StrCat("the coordinator issued ", issued->tokens_size(), " tokens, not ", count));
+  }
+  for (const std::string& token : issued->tokens()) {
+    if (token.size() != PERIGEE_TOKEN_BYTES) {
+      return absl::InternalError(
+          absl::StrCat("the coordinator issued a token of ", token.size(), " bytes"));
+    }
+  }
+  for (const std::string& token : issued->tokens()) {
+    tokens = std::copy(token.begin(), token.end(), tokens);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace perigee
 
@@ -149,4 +173,18 @@ int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t l
   if (weights == nullptr) return TellNull("weights", error);
   return TellStatus(perigee::LoadWeights(*cluster->client, buffer, layer, version, *weights),
                     error);
+}
+
+int perigee_issue_tokens(perigee_cluster* cluster, const char* buffer, int32_t rank, int32_t count,
+                         uint8_t* tokens, perigee_error* error) {
+  if (cluster == nullptr) return TellNull("cluster", error);
+  if (buffer == nullptr) return TellNull("buffer", error);
+  if (tokens == nullptr) return TellNull("tokens", error);
+  if (count < 1 || count > perigee::kMostTokens) {
+    return TellStatus(absl::InvalidArgumentError(absl::StrCat(
+                          "count is ", count, ", expected 1 to ", perigee::kMostTokens)),
+                      error);
+  }
+  return TellStatus(
+      perigee::IssueTokens(*cluster->client, buffer, perigee::RankId(rank), count, tokens), error);
 }

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 3
+#define PERIGEE_API_VERSION 4
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -121,6 +121,15 @@ typedef struct perigee_weights {
 int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t layer,
                          uint64_t version, const perigee_weights* weights, perigee_error* error);
 
+// Since version 4. Publication tokens of one rank of a buffer, in the generation that lives: each
+// is the right to publish once, at that rank (docs/publication.md), and good for an hour at most.
+// Keep them secret.
+#define PERIGEE_TOKEN_BYTES 96
+// tokens: room for `count` tokens of PERIGEE_TOKEN_BYTES, 1 to 1024 of them. FAILED_PRECONDITION:
+// group or buffer is not ACTIVE.
+int perigee_issue_tokens(perigee_cluster* cluster, const char* buffer, int32_t rank, int32_t count,
+                         uint8_t* tokens, perigee_error* error);
+
 // ---- Attachment ----
 
 typedef struct perigee_attachment perigee_attachment;
@@ -156,7 +165,7 @@ typedef struct perigee_memory {
   // The shard: written by dispatch, then the process's own until the next operation on it.
   uint16_t* shard_rows;        // [NvS, H] bf16
   float* shard_route_weights;  // [NvS]
-  // The plan of the last dispatch that made one, as docs/planning.md has it.
+  // The plan of the last dispatch or prepare_dispatch that made one, as docs/planning.md has it.
   const int32_t* plan_dst;               // [S, K]
   const int32_t* plan_cu_seqlens;        // [E + B]
   const int32_t* plan_zero_fill_ranges;  // [E + B, 2]
@@ -247,6 +256,35 @@ int perigee_release_plan(perigee_attachment* attachment, uint64_t plan, uint64_t
 // Keeps the plan of `source` under `plan`, too.
 int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t source,
                        uint64_t* command, perigee_error* error);
+
+// Direct publication, since version 4 (docs/publication.md): a dispatch in two phases, with the
+// process as the producer of the rows between them. The target goes by the number of the plan that
+// it will be; there is one at a time. It is over when it is published, when another operation
+// writes the shard, when an operation ends early, when its token turns out to be no good, and with
+// the attachment. FAILED_PRECONDITION with the reason STALE_OBJECT: there is no such target, or it
+// is not as far; with PUBLICATION_PENDING: a publication is prepared, and nothing else may write
+// the shard; PERMISSION_DENIED: the token is refused, and the reason says why: STALE_GENERATION,
+// WRONG_RANK, FORGED, WRONG_BUFFER, UNKNOWN, EXPIRED or SPENT.
+
+// Collective. Plans by the first token_count rows of the input routes; when it has ended, the
+// memory's plan_* have the plan. What lay in the shard is gone. Row plan_dst[i] % NvS of rank
+// plan_dst[i] / NvS is that of route i, where plan_dst[i] >= 0; other routes get theirs from it
+// when all is published.
+int perigee_prepare_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                             uint64_t* command, perigee_error* error);
+// Local, and the process may write rows meanwhile. Sends all but rows; use_weights: whether route
+// weights travel. token: of PERIGEE_TOKEN_BYTES, for perigee_publish to spend; NULL: the rank draws
+// one of its own.
+int perigee_prepare_publication(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
+                                const uint8_t* token, uint64_t* command, perigee_error* error);
+// Local. Copies the input tokens to their places, on whatever rank. Rows of this rank the process
+// may write itself, behind it or instead of it, where it leaves none of another rank out.
+int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                       perigee_error* error);
+// Collective. Waits for every rank's rows, and keeps the plan. Spends the token, whatever becomes
+// of it then.
+int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                    perigee_error* error);
 
 // Waits until a command has ended, and returns how: its failure is the call's. duration_ns, which
 // may be NULL: how long the worker took. DEADLINE_EXCEEDED with the reason UNDER_WAY: it has not

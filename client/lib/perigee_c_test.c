@@ -40,6 +40,10 @@ static void refuses_null(void) {
   expect(perigee_connect("127.0.0.1:1", NULL, NULL) == PERIGEE_INVALID_ARGUMENT, "no error");
   expect(perigee_delete_group(NULL, "g", &error) == PERIGEE_INVALID_ARGUMENT, "cluster NULL");
   expect(strcmp(error.message, "cluster is NULL") == 0, error.message);
+  uint8_t tokens[PERIGEE_TOKEN_BYTES];
+  expect(perigee_issue_tokens(NULL, "b", 0, 1, tokens, &error) == PERIGEE_INVALID_ARGUMENT,
+         "no tokens");
+  expect(strcmp(error.message, "cluster is NULL") == 0, error.message);
   perigee_disconnect(NULL);
 }
 
@@ -62,6 +66,10 @@ static void refuses_attachments_that_are_none(void) {
       perigee_combine(NULL, 1, 0, &command, &error),
       perigee_reduce_gradients(NULL, 1, 0, &command, &error),
       perigee_barrier(NULL, &command, &error),
+      perigee_prepare_dispatch(NULL, 1, 0, &command, &error),
+      perigee_prepare_publication(NULL, 1, 0, NULL, &command, &error),
+      perigee_store_rows(NULL, 1, &command, &error),
+      perigee_publish(NULL, 1, &command, &error),
       perigee_release_plan(NULL, 1, &command, &error),
       perigee_clone_plan(NULL, 2, 1, &command, &error),
       perigee_follow_stream(NULL, NULL, &error),

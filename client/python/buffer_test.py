@@ -73,6 +73,27 @@ class BufferTest(unittest.TestCase):
         self.run_ranks(("run_layer", [perigee.from_bfloat16(w) for w in weights]),
                        ("await_the_last",))
 
+    def tokens(self, count):
+        return [self.cluster.issue_tokens(self.buffer, rank, count) for rank in range(RANKS)]
+
+    def test_rows_are_published_directly(self):
+        self.run_ranks(("publish_rows", self.tokens(1)), ("move_rows",))
+
+    def test_every_refused_publication_has_its_reason(self):
+        other = self.cluster.create_buffer(self.group, S=1, H=8, K=1, E=RANKS)
+        good = self.tokens(3)
+        tokens = []
+        for rank in range(RANKS):
+            flipped = lambda at: bytes(b ^ (i == at) for i, b in enumerate(good[rank][2]))
+            tokens.append((good[rank], {
+                "WRONG_RANK": good[(rank + 1) % RANKS][2],
+                "WRONG_BUFFER": self.cluster.issue_tokens(other, rank)[0],
+                "FORGED": flipped(80),
+                "STALE_GENERATION": flipped(32)}))
+        self.check_counts([counts for counts, in self.run_ranks(("refuse_publications", tokens))])
+        with self.assertRaisesRegex(perigee.PerigeeError, "count is 0, expected 1 to 1024"):
+            self.cluster.issue_tokens(self.buffer, 0, 0)
+
     def test_ranks_come_and_go(self):
         self.run_ranks(("move_rows",), ("destroy",))
         self.run_ranks(("move_rows",))

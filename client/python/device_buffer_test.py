@@ -345,6 +345,30 @@ class DeviceBufferTest(unittest.TestCase):
                 self.buffer.dispatch(*arguments)
         self.assertEqual(self.take_log(), [])
 
+    def test_what_is_published_goes_on_beside_the_producer(self):
+        hidden, weights, routes = self.inputs()
+        self.take_log()
+        target, planned = self.buffer.prepare_dispatch(routes, async_finish=True, stream=4)
+        self.assertEqual(self.take_log(), ["caller's to input_routes on 4", "follow 4",
+                                           "prepare_dispatch"])
+        planned.wait(4)
+        self.assertEqual(self.take_log(), ["4 waits for 0", "plan_dst to caller's on 4", "mark on 4"])
+        self.assertEqual(target.mapped_hidden[0].address,
+                         self.buffer.hidden_nvsh_buffer_view.address)
+        prepared, _ = self.buffer.prepare_publication(target, weights, async_finish=True, stream=4)
+        self.assertEqual(self.take_log(), ["caller's to input_route_weights on 4", "follow 4",
+                                           "prepare_publication"])
+        # The producer's rows come here, on stream 4, which has not been held since.
+        rows, row_weights, _, plan = self.buffer.publish(prepared, zero_copy=True, stream=4)
+        self.assertEqual(self.take_log(), [
+            "follow 4", "publish", "4 waits for 1", "4 waits for 2",
+            "shard_route_weights to caller's on 4", "mark on 4"])
+        self.assertEqual(rows.address, self.buffer.hidden_nvsh_buffer_view.address)
+        self.assertEqual(self.values(row_weights), [8] * NVS)
+        self.assertIs(plan, target.plan)
+        self.buffer.store_rows(self.buffer.prepare_dispatch(routes, stream=4), hidden, stream=4)
+        self.assertIn("caller's to input_tokens on 4", self.take_log())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,7 @@
 """What one rank's process does in buffer_test.py, and the inputs that every process can make for every
 rank. Failures are told by assertion errors."""
 
+import copy
 import os
 import re
 import signal
@@ -112,14 +113,14 @@ def move_rows(buffer, seed):
     numpy.testing.assert_array_equal(again, hidden_sh)
     numpy.testing.assert_array_equal(weights_again, weights_sk)
 
-    copy = plan.clone()
+    clone = plan.clone()
     plan.release()
     _poison_all(buffer)
-    view, none, no_seqlens, same = buffer.dispatch(mine.hidden, plan=copy, zero_copy=True)
-    assert none is None and no_seqlens is None and same is copy
+    view, none, no_seqlens, same = buffer.dispatch(mine.hidden, plan=clone, zero_copy=True)
+    assert none is None and no_seqlens is None and same is clone
     assert view is buffer.hidden_nvsh_buffer_view
     numpy.testing.assert_array_equal(view[:used], kept[:used])
-    back, none, _ = buffer.combine(copy, view, zero_copy=True)
+    back, none, _ = buffer.combine(clone, view, zero_copy=True)
     assert none is None
     _check_sums(mine, back, None)
     return counts
@@ -135,6 +136,105 @@ def await_the_last(buffer, seed):
     buffer.barrier(async_finish=True)
     buffer.prefetch_weight(plan, weights_version=3, async_finish=True).wait()
     _check_rows(buffer, seed, rows, weights, cu_seqlens, plan)
+
+
+def _publish(buffer, mine, token=None, *, prepared_first):
+    """The steps of a direct publication, up to the last."""
+    target = buffer.prepare_dispatch(mine.routes)
+    assert target.mapped_hidden[buffer.rank] is buffer.hidden_nvsh_buffer_view
+    assert [rows is None for rows in target.mapped_hidden].count(False) == 1
+    if prepared_first:
+        prepared, event = buffer.prepare_publication(target, mine.weights, token=token,
+                                                     async_finish=True)
+    buffer.store_rows(target, mine.hidden)
+    if prepared_first:
+        event.wait()
+    else:
+        prepared = buffer.prepare_publication(target, mine.weights, token=token)
+    return prepared
+
+
+def publish_rows(buffer, seed, tokens):
+    """What a direct publication leaves is what a dispatch leaves, whoever gives the token."""
+    mine = Inputs(seed, buffer.rank)
+    _poison_all(buffer)
+    rows, weights, cu_seqlens, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes)
+    used = cu_seqlens[-1]
+    for token in (None, tokens[buffer.rank][0]):
+        buffer.barrier()  # other ranks write here from now on
+        _poison_all(buffer)
+        prepared = _publish(buffer, mine, token, prepared_first=token is None)
+        # The rows of this rank a producer may write where they lie.
+        own = prepared.target.mapped_hidden[buffer.rank]
+        for route, place in enumerate(prepared.target.plan.dst[:mine.count * K]):
+            if place >= 0 and place // buffer.NvS == buffer.rank:
+                numpy.testing.assert_array_equal(own[place % buffer.NvS], mine.hidden[route // K])
+                own[place % buffer.NvS] = 1
+                own[place % buffer.NvS] = mine.hidden[route // K]
+        again, weights_again, seqlens, published = buffer.publish(prepared)
+        _check_rows(buffer, seed, again, weights_again, seqlens, published)
+        numpy.testing.assert_array_equal(again[:used], rows[:used])
+        numpy.testing.assert_array_equal(weights_again[:used], weights[:used])
+        for name in ("cu_seqlens", "zero_fill_ranges", "experts_to_copy", "load", "home_load"):
+            numpy.testing.assert_array_equal(getattr(published, name), getattr(plan, name))
+        hidden_sh, weights_sk, _ = buffer.combine(published, again, weights_again)
+        _check_sums(mine, hidden_sh, weights_sk)
+    target = buffer.prepare_dispatch(mine.routes)
+    buffer.store_rows(target, mine.hidden)
+    view, none, _, _, event = buffer.publish(buffer.prepare_publication(target), zero_copy=True,
+                                             async_finish=True)
+    event.wait()
+    assert none is None and view is buffer.hidden_nvsh_buffer_view
+    numpy.testing.assert_array_equal(view[:used], rows[:used])
+
+
+def _assert_refused(reason, call):
+    try:
+        call()
+    except perigee.PerigeeError as error:
+        assert error.reason == reason, f"{error.reason}, expected {reason}: {error}"
+        return
+    raise AssertionError(f"not refused: {reason}")
+
+
+def refuse_publications(buffer, seed, tokens):
+    """Every use that is none is told from the others; tokens: of this rank, [3] good ones, and the first
+    one's forms that are no good, by reason."""
+    mine = Inputs(seed, buffer.rank)
+    good, others = tokens[buffer.rank]
+    prepared = _publish(buffer, mine, good[0], prepared_first=True)
+    for call in (lambda: buffer.dispatch(mine.hidden, None, mine.routes),
+                 lambda: buffer.prepare_dispatch(mine.routes),
+                 lambda: buffer.prepare_publication(prepared.target)):
+        _assert_refused("PUBLICATION_PENDING", call)
+    buffer.publish(prepared)
+    assert prepared.used
+    _assert_refused("SPENT", lambda: buffer.publish(prepared))
+    _assert_refused("STALE_OBJECT", lambda: buffer.store_rows(prepared.target, mine.hidden))
+    _assert_refused("STALE_OBJECT", lambda: buffer.prepare_publication(prepared.target))
+    for reason, token in list(others.items()) + [("SPENT", good[0])]:
+        target = buffer.prepare_dispatch(mine.routes)
+        _assert_refused(reason, lambda: buffer.prepare_publication(target, token=token))
+        _assert_refused("STALE_OBJECT", lambda: buffer.prepare_publication(target, token=good[1]))
+    target = buffer.prepare_dispatch(mine.routes)
+    for bad, text in ((None, "is missing"), (numpy.zeros((S + 1, K), numpy.int32), "25 tokens"),
+                      (mine.routes.astype(numpy.int64), "is int64"), (mine.routes[0], "is int32")):
+        _assert_raises(ValueError, text, lambda: buffer.prepare_dispatch(bad))
+    _assert_raises(ValueError, "96 bytes", lambda: buffer.prepare_publication(target, token=b"x"))
+    _assert_raises(ValueError, "hidden_sh is", lambda: buffer.store_rows(target, mine.hidden[1:]))
+    for field, value, reason in (("generation", 99, "STALE_GENERATION"), ("rank", 77, "WRONG_RANK"),
+                                 ("buffer_name", "other", "WRONG_BUFFER"),
+                                 ("_buffer", None, "STALE_OBJECT")):
+        other = copy.copy(target)
+        setattr(other, field, value)
+        _assert_refused(reason, lambda: buffer.prepare_publication(other))
+        _assert_refused(reason, lambda: buffer.store_rows(other, mine.hidden))
+        _assert_refused(reason, lambda: buffer.publish(perigee.PreparedPublication(other, False)))
+    # Nothing of all this has changed it.
+    buffer.store_rows(target, mine.hidden)
+    rows, weights, seqlens, plan = buffer.publish(
+        buffer.prepare_publication(target, mine.weights, token=good[1]))
+    return _check_rows(buffer, seed, rows, weights, seqlens, plan)
 
 
 def _expert(values, gate, up, down):

@@ -165,6 +165,27 @@ def refusal_round(buffer, seed, number, scale):
     return copies_round(buffer, seed, number + 1, scale)
 
 
+def publication_round(buffer, seed, number, scale):
+    """Published directly, the rows of this rank by an index operation of torch, beside all else."""
+    mine = Inputs(seed, number, buffer.rank)
+    hidden, weights, routes = mine.hidden.cuda(), mine.weights.cuda(), mine.routes.cuda()
+    target = buffer.prepare_dispatch(routes)
+    prepared, _ = buffer.prepare_publication(target, weights, async_finish=True)
+    buffer.store_rows(target, hidden)
+    dst = target.plan.dst[:mine.count * K].long()
+    own = (dst >= 0) & (dst // buffer.NvS == buffer.rank)
+    rows = target.mapped_hidden[buffer.rank]
+    rows[dst[own] % buffer.NvS] = 7
+    rows[dst[own] % buffer.NvS] = hidden[own.nonzero()[:, 0] // K]
+    rows, row_weights, cu_seqlens, plan = buffer.publish(prepared)
+    found = check_rows(buffer, all_inputs(seed, number, buffer.R), rows, row_weights, plan, cu_seqlens)
+    output = experts_of_caller(buffer, plan, cu_seqlens, rows, scale)
+    tokens, weights_sk, _ = buffer.combine(plan, output, row_weights)
+    check_tokens(mine, scale, tokens, weights_sk)
+    buffer.synchronize()
+    return found
+
+
 def run_rank(address, name, training, rank, options):
     """All steps of a rank; its routes of each round."""
     try:
@@ -201,6 +222,7 @@ def steps_of_rank(address, name, training, rank, options):
             own_weights_round(buffer, options.seed, number + 2, layer)
             gradient_round(buffer, options.seed, number + 3, scale)
             found.append((number + 5, refusal_round(buffer, options.seed, number + 4, scale)))
+            found.append((number + 7, publication_round(buffer, options.seed, number + 7, scale)))
         view = buffer.hidden_nvsh_buffer_view
         view.fill_(3)
         torch.cuda.synchronize()

@@ -10,6 +10,8 @@ from perigee.cluster import Cluster
 from perigee.device_buffer import DeviceBuffer, DeviceEvent
 from perigee.event import Event
 from perigee.plan import CommPlan
+from perigee.publication import DispatchTarget, PreparedPublication
 
-__all__ = ["Buffer", "Cluster", "CommPlan", "DeviceArray", "DeviceBuffer", "DeviceEvent", "Event",
-           "PerigeeError", "from_bfloat16", "to_bfloat16"]
+__all__ = ["Buffer", "Cluster", "CommPlan", "DeviceArray", "DeviceBuffer", "DeviceEvent",
+           "DispatchTarget", "Event", "PerigeeError", "PreparedPublication", "from_bfloat16",
+           "to_bfloat16"]

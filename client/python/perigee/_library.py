@@ -6,8 +6,9 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 3
+API_VERSION = 4
 NAME_BYTES = 256
+TOKEN_BYTES = 96
 
 OWN_WEIGHTS = 2
 
@@ -77,6 +78,7 @@ _SIGNATURES = {
     "perigee_delete_group": [c_void_p, c_char_p],
     "perigee_delete_buffer": [c_void_p, c_char_p],
     "perigee_load_weights": [c_void_p, c_char_p, c_int32, c_uint64, POINTER(WeightsStruct)],
+    "perigee_issue_tokens": [c_void_p, c_char_p, c_int32, c_int32, c_void_p],
     "perigee_attach": [c_void_p, c_char_p, c_int32, POINTER(c_void_p)],
     "perigee_leave": [c_void_p],
     "perigee_get_memory": [c_void_p, POINTER(MemoryStruct)],
@@ -91,6 +93,10 @@ _SIGNATURES = {
     "perigee_barrier": [c_void_p, _NEW_COMMAND],
     "perigee_release_plan": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_clone_plan": [c_void_p, c_uint64, c_uint64, _NEW_COMMAND],
+    "perigee_prepare_dispatch": [c_void_p, c_uint64, c_int32, _NEW_COMMAND],
+    "perigee_prepare_publication": [c_void_p, c_uint64, c_int32, c_char_p, _NEW_COMMAND],
+    "perigee_store_rows": [c_void_p, c_uint64, _NEW_COMMAND],
+    "perigee_publish": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_follow_stream": [c_void_p, c_void_p],
     "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
     "perigee_mark_stream": [c_void_p, c_void_p],

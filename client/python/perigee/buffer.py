@@ -11,20 +11,21 @@ from perigee._host_arrays import HostArrays
 from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
+from perigee.publication import DirectPublication
 
 # Of the 64 commands whose ends the worker keeps.
 _MOST_UNDER_WAY = 48
 
 
-class Buffer(HostArrays):
+class Buffer(HostArrays, DirectPublication):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
     tokens, H hidden size, K routes of a token, E experts, R ranks, B prefetch slots, NvS rows of the
     shard. Every rank calls the collective operations (dispatch, prefetch_weight, combine, reduce_grad,
-    barrier) in the same order. Operations run in the order of their calls. With async_finish=True a call returns
-    before its operation has ended, with an Event; else it returns after it, and PerigeeError says what
-    went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
+    barrier, prepare_dispatch, publish) in the same order. Operations run in the order of their calls.
+    With async_finish=True a call returns before its operation has ended, with an Event; else it returns
+    after it, and PerigeeError says what went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
 
     Where the worker's memory is a GPU's, what is made is a DeviceBuffer, which says how its operations
     are ordered with `stream`; on the host there is none, and it is not looked at.
@@ -104,7 +105,7 @@ class Buffer(HostArrays):
         else:
             number = plan.number_for(self)
         copies_weights = weights is not None and not router_weights_zero_copy
-        writes = {"input", "rows"} | ({"plan"} if plan is None else set())
+        writes = {"input", "weights", "rows"} | ({"plan"} if plan is None else set())
         self._await_users(writes)
         self._put(self._input, hidden)
         if weights is not None:
@@ -116,15 +117,10 @@ class Buffer(HostArrays):
             made.read(arrays)
             number = made.number
 
-        rows = self._rows_view if zero_copy else self._empty_like(self._rows)
-        row_weights = (self._empty_like(self._row_weights) if copies_weights
-                       else self._row_weights_view)
+        rows, row_weights, get_rows = self._results(zero_copy, copies_weights)
 
         def finish():
-            if not zero_copy:
-                self._get(rows, self._rows)
-            if copies_weights:
-                self._get(row_weights, self._row_weights)
+            get_rows()
             if arrays is not None:
                 self._get_plan(arrays)
 
@@ -136,6 +132,21 @@ class Buffer(HostArrays):
         results = (rows, None if weights is None else row_weights,
                    None if arrays is None else arrays["cu_seqlens"], made)
         return self._end(event, async_finish, results, results + (event,))
+
+    def _results(self, zero_copy, copies_weights):
+        """What is returned of the shard: rows, their weights, and what is to be called when the operation
+        has ended."""
+        rows = self._rows_view if zero_copy else self._empty_like(self._rows)
+        row_weights = (self._empty_like(self._row_weights) if copies_weights
+                       else self._row_weights_view)
+
+        def get_rows():
+            if not zero_copy:
+                self._get(rows, self._rows)
+            if copies_weights:
+                self._get(row_weights, self._row_weights)
+
+        return rows, row_weights, get_rows
 
     def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False, stream=None):
         """Collective. Brings the weights of this rank's remote experts into its slots. Weights live in
@@ -344,6 +355,13 @@ class Buffer(HostArrays):
 
     def _optional(self, array, what, shape):
         return None if array is None else self._array(array, what, "float32", shape)
+
+    def _routes_of(self, array):
+        """As topk_experts_sk, of any number of tokens that there may be."""
+        count = 0 if array is None else next(iter(self._shape_of(array, "topk_experts_sk")), 0)
+        if count > self.S:
+            raise ValueError(f"topk_experts_sk has {count} tokens, expected 0 to {self.S}")
+        return self._array(array, "topk_experts_sk", "int32", (count, self.K))
 
     def _stage(self, array, view, zero_copy, what, flag):
         """Whether the array has to be copied into the shard."""

@@ -2,7 +2,8 @@
 
 import ctypes
 
-from perigee._library import LIBRARY, NAME_BYTES, ShapeStruct, WeightsStruct, call
+from perigee._library import (LIBRARY, NAME_BYTES, TOKEN_BYTES, ShapeStruct, WeightsStruct,
+                              call)
 from perigee.bfloat16 import bits_of
 
 
@@ -62,6 +63,13 @@ class Cluster:
 
     def delete_buffer(self, buffer):
         call("perigee_delete_buffer", self.handle, buffer.encode())
+
+    def issue_tokens(self, buffer, rank, count=1):
+        """Publication tokens for one rank, in the generation that lives: each is good once, for
+        Buffer.prepare_publication. Whoever has one may use it: they are secret."""
+        room = ctypes.create_string_buffer(max(1, min(count, 1024)) * TOKEN_BYTES)
+        call("perigee_issue_tokens", self.handle, buffer.encode(), rank, count, room)
+        return [room.raw[i * TOKEN_BYTES:(i + 1) * TOKEN_BYTES] for i in range(count)]
 
     def load_weights(self, buffer, layer, weights_version, gate, up, down):
         """Gives every rank its home experts of one layer. gate, up: [E, H, H'], down: [E, H', H],

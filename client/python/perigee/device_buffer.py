@@ -202,6 +202,9 @@ class DeviceBuffer(Buffer):
         self._check_rows_shape(rows.shape, what, least, most)
         return rows
 
+    def _shape_of(self, array, what):
+        return source_of(array, what, self.device).shape
+
     def _array(self, array, what, dtype, shape):
         if array is None:
             raise ValueError(f"{what} is missing")
