@@ -21,6 +21,7 @@ constexpr char kName[] = "estimate";
 struct Options {
   FootprintShape shape;
   absl::optional<int32_t> slots;
+  std::string weight_format = "bf16";
   absl::optional<int64_t> memory_bytes;
   bool json = false;
 };
@@ -46,12 +47,22 @@ void AddFlags(FlagSet& flags, Options& options) {
   flags.Optional("intermediate", "H'", "columns of gate and up; 0: leave expert weights out",
                  &options.shape.intermediate);
   flags.Optional("layers", "L", "layers whose weights are held", &options.shape.layers);
+  flags.Choice("weight-format", {"bf16", "8bit", "mxfp4"}, "what an element of the weights is",
+               &options.weight_format);
+  flags.Boolean("weight-scales", "block scales come with 8bit or mxfp4 weights",
+                &options.shape.weight_scales);
   flags.Boolean("gradients", "hold the gradients of these weights, too", &options.shape.gradients);
   flags.Optional("memory", "BYTES",
                  "memory of each rank's device, such as 80GiB (default: this machine's, which all "
                  "ranks share)",
                  &options.memory_bytes);
   flags.Boolean("json", "print JSON (keys: docs/cli.md)", &options.json);
+}
+
+WeightFormat FormatOf(const std::string& name) {
+  return name == "8bit"    ? WeightFormat::k8Bit
+         : name == "mxfp4" ? WeightFormat::kMxfp4
+                           : WeightFormat::kBFloat16;
 }
 
 // Memory of this machine, or of the container it lets us use.
@@ -104,6 +115,8 @@ std::string ReportJson(const Options& options, const Footprint& footprint, const
   json.Field("hidden", options.shape.hidden);
   json.Field("intermediate", options.shape.intermediate);
   json.Field("layers", options.shape.layers);
+  json.Field("weight_format", options.weight_format);
+  json.Field("weight_scales", options.shape.weight_scales);
   json.Field("gradients", options.shape.gradients);
   json.Key("buffer_bytes_per_rank");
   json.BeginObject();
@@ -129,6 +142,7 @@ int RunEstimate(const std::vector<std::string>& args) {
   if (absl::optional<int> status = flags.ParseOrExit(args)) return *status;
   Geometry& geometry = options.shape.geometry;
   geometry.slots = options.slots.value_or(geometry.experts / geometry.ranks);
+  options.shape.weight_format = FormatOf(options.weight_format);
   const absl::StatusOr<Footprint> footprint = EstimateFootprint(options.shape);
   if (!footprint.ok()) return flags.WrongUse(footprint.status().message());
   const Memory memory =

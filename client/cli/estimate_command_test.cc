@@ -74,10 +74,31 @@ TEST(EstimateCommand, GradientsAreHeldWhereAskedFor) {
   EXPECT_THAT(json, HasSubstr("\"slot_gradients\": 1572864"));
 }
 
+TEST(EstimateCommand, WeightsTakeWhatTheirFormatTakes) {
+  const auto slots = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--intermediate", "64", "--json"});
+    const std::string json = Estimate(more).out;
+    const std::string key = "\"expert_slots\": ";
+    return std::stoll(json.substr(json.find(key) + key.size()));
+  };
+  const int64_t elements = 8 * 3 * 256 * 64;
+  EXPECT_EQ(slots({}), 2 * elements + 4096);
+  EXPECT_EQ(slots({"--weight-format", "bf16"}), 2 * elements + 4096);
+  EXPECT_EQ(slots({"--weight-format", "8bit"}), elements + 4096);
+  EXPECT_EQ(slots({"--weight-format", "mxfp4", "--weight-scales"}),
+            elements / 2 + elements / 32 + 4096);
+  const std::string json = Estimate({"--weight-format", "mxfp4", "--json"}).out;
+  EXPECT_THAT(json, HasSubstr("\"weight_format\": \"mxfp4\""));
+  EXPECT_THAT(json, HasSubstr("\"weight_scales\": false"));
+}
+
 TEST(EstimateCommand, WrongUse) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--slots", "-1"}, "--slots is '-1'"},
       {{"--intermediate", "12"}, "intermediate is 12, expected a multiple of 8"},
+      {{"--weight-format", "fp8"}, "--weight-format is 'fp8'"},
+      {{"--weight-scales"}, "weight scales are wanted and the weights are bf16"},
+      {{"--weight-scales", "--weight-format", "8bit"}, "intermediate is 0"},
       {{"--gradients"}, "gradients are wanted and intermediate is 0"},
       {{"--intermediate", "8", "--gradients", "--slots", "7"}, "slots is 7, expected at least"},
       {{"--layers", "0"}, "layers is 0, expected 1 to 1024"},

@@ -51,6 +51,23 @@ std::string ShapeOf(const v1::BufferShape& shape) {
                       shape.experts(), ", B ", shape.slots(), ", P ", shape.token_padding());
 }
 
+// As `perigee estimate` has it.
+const char* FormatOf(const v1::BufferShape& shape) {
+  switch (shape.weight_format()) {
+    case v1::BufferShape::WEIGHT_FORMAT_8BIT:
+      return "8bit";
+    case v1::BufferShape::WEIGHT_FORMAT_MXFP4:
+      return "mxfp4";
+    default:
+      return "bf16";
+  }
+}
+
+std::string WeightsOf(const v1::BufferShape& shape) {
+  return absl::StrCat("H' ", shape.intermediate(), ", layers ", shape.layers(), ", ",
+                      FormatOf(shape), shape.weight_scales() ? " with scales" : "");
+}
+
 // "pid 42, attached 2024-05-01T12:00:00.000Z", or what keeps programs out otherwise.
 std::string ClientOf(const v1::ClientAttachment& client) {
   const std::string text =
@@ -198,14 +215,14 @@ Facts FactsOf(const v1::Group& group) {
 
 Facts FactsOf(const v1::Buffer& buffer) {
   const v1::BufferShape& shape = buffer.shape();
-  Facts facts = {
-      {"name", buffer.name()},
-      {"state", v1::Buffer::State_Name(buffer.state())},
-      {"id", absl::StrCat(buffer.id())},
-      {"generation", absl::StrCat(buffer.generation())},
-      {"shape", ShapeOf(shape)},
-      {"weights", absl::StrCat("H' ", shape.intermediate(), ", layers ", shape.layers())},
-      {"bytes", FormatBytes(TotalBytes(buffer))}};
+  Facts facts = {{"name", buffer.name()},
+                 {"state", v1::Buffer::State_Name(buffer.state())},
+                 {"id", absl::StrCat(buffer.id())},
+                 {"generation", absl::StrCat(buffer.generation())},
+                 {"shape", ShapeOf(shape)},
+                 {"weights", WeightsOf(shape)},
+                 {"bytes", FormatBytes(TotalBytes(buffer))}};
+  if (shape.refetch()) facts.push_back({"stale slots", "are fetched again"});
   if (shape.gradients()) {
     const absl::optional<uint64_t> bytes = GradientBytes(buffer);
     facts.push_back(
@@ -310,6 +327,9 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("token_padding", int32_t{shape.token_padding()});
   json.Field("intermediate", int32_t{shape.intermediate()});
   json.Field("layers", int32_t{shape.layers()});
+  json.Field("weight_format", FormatOf(shape));
+  json.Field("weight_scales", shape.weight_scales());
+  json.Field("refetch", shape.refetch());
   json.Field("gradients", shape.gradients());
   json.Key("gradient_bytes_per_rank");
   if (const absl::optional<uint64_t> bytes = GradientBytes(buffer)) {

@@ -101,6 +101,29 @@ TEST(GetViewsTest, GradientsAreShownWithWhatTheyTake) {
   EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("gradients", "6.00 MiB a rank")));
 }
 
+TEST(GetViewsTest, WeightsAreShownWithTheirFormat) {
+  v1::Buffer buffer;
+  v1::BufferShape& shape = *buffer.mutable_shape();
+  shape.set_intermediate(64);
+  shape.set_layers(3);
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("weights", "H' 64, layers 3, bf16")));
+  EXPECT_THAT(FactsOf(buffer), Not(testing::Contains(Pair("stale slots", testing::_))));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"weight_format\": \"bf16\""));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"weight_scales\": false"));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"refetch\": false"));
+  shape.set_weight_format(v1::BufferShape::WEIGHT_FORMAT_8BIT);
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("weights", "H' 64, layers 3, 8bit")));
+  shape.set_weight_format(v1::BufferShape::WEIGHT_FORMAT_MXFP4);
+  shape.set_weight_scales(true);
+  shape.set_refetch(true);
+  EXPECT_THAT(FactsOf(buffer),
+              testing::IsSupersetOf({Pair("weights", "H' 64, layers 3, mxfp4 with scales"),
+                                     Pair("stale slots", "are fetched again")}));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"weight_format\": \"mxfp4\""));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"weight_scales\": true"));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"refetch\": true"));
+}
+
 v1::ClientAttachment ClientOfRank(int32_t rank, v1::ClientAttachment::State state) {
   v1::ClientAttachment client;
   client.set_buffer("tenants/default/groups/g/buffers/b");

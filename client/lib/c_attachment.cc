@@ -108,6 +108,21 @@ perigee_gradients GradientsOf(const LocalClient& client, int32_t layer) {
   return gradients;
 }
 
+perigee_slots SlotsOf(const LocalClient& client) {
+  const RankSlots found = client.slots();
+  perigee_slots slots{};
+  slots.slots = client.geometry().slots;
+  slots.format = static_cast<int32_t>(found.shape.format);
+  slots.scales = found.shape.scales ? 1 : 0;
+  slots.gate = found.part(0);
+  slots.up = found.part(1);
+  slots.down = found.part(2);
+  slots.gate_scales = found.part(3);
+  slots.up_scales = found.part(4);
+  slots.down_scales = found.part(5);
+  return slots;
+}
+
 absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
                     perigee_attachment& attachment) {
   const absl::StatusOr<v1::AttachTicket> ticket =
@@ -183,6 +198,24 @@ int perigee_get_gradients(perigee_attachment* attachment, int32_t layer,
   const uint32_t struct_bytes = gradients->struct_bytes;
   *gradients = perigee::GradientsOf(*attachment->client, layer);
   gradients->struct_bytes = struct_bytes;
+  return TellStatus(absl::OkStatus(), error);
+}
+
+int perigee_get_slots(perigee_attachment* attachment, perigee_slots* slots, perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (slots == nullptr) return TellNull("slots", error);
+  const uint32_t struct_bytes = slots->struct_bytes;
+  if (struct_bytes < sizeof(perigee_slots)) {
+    return TellStatus(
+        absl::InvalidArgumentError(absl::StrCat("slots have struct_bytes ", struct_bytes,
+                                                ", expected at least ", sizeof(perigee_slots))),
+        error);
+  }
+  if (attachment->client->slots().block == nullptr) {
+    return TellStatus(absl::FailedPreconditionError("the buffer has no weights in slots"), error);
+  }
+  *slots = perigee::SlotsOf(*attachment->client);
+  slots->struct_bytes = struct_bytes;
   return TellStatus(absl::OkStatus(), error);
 }
 

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <stop_token>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/c_error.h"
 #include "client/lib/perigee.h"
 #include "client/lib/rank_tensors.h"
+#include "kernels/layout/weights_layout.h"
 #include "proto/support/resource_name.h"
 
 namespace perigee {
@@ -22,6 +25,11 @@ absl::Status CheckSize(const char* what, uint32_t found_bytes, size_t expected_b
   if (found_bytes >= expected_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " has struct_bytes ", found_bytes,
                                                  ", expected at least ", expected_bytes));
+}
+
+// Of one that is none: one that the coordinator refuses.
+v1::BufferShape::WeightFormat WireFormat(int32_t format) {
+  return static_cast<v1::BufferShape::WeightFormat>(format >= 0 && format < 3 ? format + 1 : 99);
 }
 
 absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
@@ -39,19 +47,57 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   shape.set_intermediate(given.intermediate);
   shape.set_layers(given.layers);
   if (given.struct_bytes > kLeastBytes) shape.set_gradients(given.gradients != 0);
+  if (given.struct_bytes < offsetof(perigee_buffer_shape, refetch) + sizeof(given.refetch)) {
+    return shape;
+  }
+  shape.set_weight_format(WireFormat(given.weight_format));
+  shape.set_weight_scales(given.weight_scales != 0);
+  shape.set_refetch(given.refetch != 0);
   return shape;
 }
 
-TensorView Matrices(const uint16_t* data, int64_t experts, int64_t rows, int64_t columns) {
-  const TensorView view{v1::TENSOR_DTYPE_BFLOAT16, {experts, rows, columns}, {}};
-  const size_t bytes = static_cast<size_t>(TensorBytes(view.dtype, view.shape));
-  return {view.dtype, view.shape, {reinterpret_cast<const std::byte*>(data), bytes}};
+TensorView View(v1::TensorDtype dtype, const void* data, std::vector<int64_t> shape) {
+  const size_t bytes = static_cast<size_t>(TensorBytes(dtype, shape));
+  return {dtype, std::move(shape), {static_cast<const std::byte*>(data), bytes}};
+}
+
+// Of one part of the weights (kernels/layout/weights_layout.h), of all experts.
+TensorView PartOf(const WeightsShape& shape, int part, const void* data, int64_t experts) {
+  if (part >= kWeightMatrices) {
+    const bool floats = shape.format == WeightFormat::k8Bit;
+    return View(floats ? v1::TENSOR_DTYPE_FLOAT32 : v1::TENSOR_DTYPE_UINT8, data,
+                {experts, shape.scale_rows(part), shape.scale_columns(part)});
+  }
+  if (shape.format == WeightFormat::kBFloat16) {
+    return View(v1::TENSOR_DTYPE_BFLOAT16, data, {experts, shape.rows(part), shape.columns(part)});
+  }
+  const int64_t packed = shape.format == WeightFormat::kMxfp4 ? 2 : 1;
+  return View(v1::TENSOR_DTYPE_UINT8, data,
+              {experts, shape.rows(part), shape.columns(part) / packed});
+}
+
+absl::Status CheckFormat(const std::string& buffer, const v1::BufferShape& shape,
+                         const perigee_weights& given) {
+  const v1::BufferShape::WeightFormat kept =
+      shape.weight_format() == v1::BufferShape::WEIGHT_FORMAT_UNSPECIFIED
+          ? v1::BufferShape::WEIGHT_FORMAT_BFLOAT16
+          : shape.weight_format();
+  if (WireFormat(given.format) != kept) {
+    return absl::InvalidArgumentError(absl::StrCat("weights of format ", given.format, "; ", buffer,
+                                                   " has ",
+                                                   v1::BufferShape::WeightFormat_Name(kept)));
+  }
+  for (const void* scales : {given.gate_scales, given.up_scales, given.down_scales}) {
+    if ((scales != nullptr) == shape.weight_scales()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights ", scales == nullptr ? "without scales" : "with scales", "; ", buffer,
+                     shape.weight_scales() ? " has scales of gate, up and down" : " has none"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckWeights(const std::string& buffer, const v1::BufferShape& shape,
                           const perigee_weights& given) {
-  absl::Status status = CheckSize("weights", given.struct_bytes, sizeof(given));
-  if (!status.ok()) return status;
   if (shape.intermediate() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(buffer, " keeps no weights"));
   }
@@ -61,14 +107,26 @@ absl::Status CheckWeights(const std::string& buffer, const v1::BufferShape& shap
         "weights of E ", given.experts, ", H ", given.hidden, ", H' ", given.intermediate, "; ",
         buffer, " has ", shape.experts(), ", ", shape.hidden(), ", ", shape.intermediate()));
   }
-  if (given.gate != nullptr && given.up != nullptr && given.down != nullptr) {
-    return absl::OkStatus();
+  if (given.gate == nullptr || given.up == nullptr || given.down == nullptr) {
+    return absl::InvalidArgumentError("weights without gate, up or down: one is NULL");
   }
-  return absl::InvalidArgumentError("weights without gate, up or down: one is NULL");
+  return CheckFormat(buffer, shape, given);
+}
+
+// What the caller knows of the fields; the others are zero.
+absl::StatusOr<perigee_weights> WholeOf(const perigee_weights& given) {
+  absl::Status status = CheckSize("weights", given.struct_bytes, offsetof(perigee_weights, format));
+  if (!status.ok()) return status;
+  perigee_weights whole{};
+  std::memcpy(&whole, &given, std::min<size_t>(given.struct_bytes, sizeof(whole)));
+  return whole;
 }
 
 absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer, uint64_t version,
-                         const perigee_weights& given) {
+                         const perigee_weights& passed) {
+  const absl::StatusOr<perigee_weights> found = WholeOf(passed);
+  if (!found.ok()) return found.status();
+  const perigee_weights& given = *found;
   const absl::StatusOr<BufferNameParts> parts = ParseBufferName(name);
   if (!parts.ok()) return parts.status();
   const absl::StatusOr<v1::Buffer> buffer = client.GetBuffer(name);
@@ -82,9 +140,15 @@ absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer,
   }
   absl::Status status = CheckWeights(name, buffer->shape(), given);
   if (!status.ok()) return status;
-  const LayerWeights weights{Matrices(given.gate, given.experts, given.hidden, given.intermediate),
-                             Matrices(given.up, given.experts, given.hidden, given.intermediate),
-                             Matrices(given.down, given.experts, given.intermediate, given.hidden)};
+  const WeightsShape shape{given.hidden, given.intermediate,
+                           static_cast<WeightFormat>(given.format),
+                           buffer->shape().weight_scales()};
+  const auto part = [&](int which, const void* data) {
+    return data == nullptr ? TensorView() : PartOf(shape, which, data, given.experts);
+  };
+  const LayerWeights weights{part(0, given.gate),      part(1, given.up),
+                             part(2, given.down),      part(3, given.gate_scales),
+                             part(4, given.up_scales), part(5, given.down_scales)};
   return RankTensors(*group, name, std::stop_token()).LoadLayer(layer, version, weights);
 }
 

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/attach_request.h"
+#include "client/lib/weights_shape.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/plan/validate.h"
-#include "proto/local/attach_message.h"
 #include "proto/local/spin_budget.h"
 
 namespace perigee {
@@ -48,28 +48,39 @@ absl::Status CheckPlace(const char* what, uint64_t offset, uint64_t bytes, uint6
       absl::StrCat(what, " of ", bytes, " bytes at ", offset, " of ", shard_bytes, " bytes"));
 }
 
+size_t SlotsBytes(const Geometry& geometry, const v1::BufferShape& shape) {
+  if (shape.layers() == 0 || geometry.slots == 0) return 0;
+  return WeightsLayout::Slots(WeightsShapeOf(shape), geometry.slots).size_bytes;
+}
+
 // What the worker says that it shares, against what the ticket says.
-absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry, int32_t hidden,
-                        size_t gradients_bytes) {
-  const auto& sizes = reply.size_bytes;
-  const size_t arena_bytes =
-      ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes;
+absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry,
+                        const v1::BufferShape& shape) {
+  const int32_t hidden = shape.hidden();
+  const auto bytes_of = [&](AttachPart part) {
+    return reply.size_bytes[static_cast<size_t>(part)];
+  };
   const uint64_t rows = static_cast<uint64_t>(geometry.logical_rows());
-  absl::Status status = CheckPlace("rows", reply.rows_offset, rows * hidden * sizeof(BFloat16),
-                                   sizes[static_cast<size_t>(AttachPart::kShardRows)]);
+  const uint64_t shard_bytes = bytes_of(AttachPart::kShardRows);
+  absl::Status status =
+      CheckPlace("rows", reply.rows_offset, rows * hidden * sizeof(BFloat16), shard_bytes);
   if (status.ok()) {
-    status = CheckPlace("row weights", reply.row_weights_offset, rows * sizeof(float),
-                        sizes[static_cast<size_t>(AttachPart::kShardRows)]);
+    status = CheckPlace("row weights", reply.row_weights_offset, rows * sizeof(float), shard_bytes);
   }
-  if (status.ok() && sizes[static_cast<size_t>(AttachPart::kArena)] != arena_bytes) {
-    status = absl::InvalidArgumentError(absl::StrCat("an arena of ",
-                                                     sizes[static_cast<size_t>(AttachPart::kArena)],
-                                                     " bytes, expected ", arena_bytes));
-  }
-  const uint64_t gradients = sizes[static_cast<size_t>(AttachPart::kGradients)];
-  if (status.ok() && gradients != gradients_bytes) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("gradients of ", gradients, " bytes, expected ", gradients_bytes));
+  const struct {
+    const char* name;
+    AttachPart part;
+    size_t expected;
+  } wholes[] = {
+      {"an arena", AttachPart::kArena,
+       ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes},
+      {"gradients", AttachPart::kGradients, GradientsOf(geometry, shape).size_bytes},
+      {"slots", AttachPart::kSlots, SlotsBytes(geometry, shape)},
+  };
+  for (const auto& whole : wholes) {
+    if (!status.ok() || bytes_of(whole.part) == whole.expected) continue;
+    status = absl::InvalidArgumentError(absl::StrCat(whole.name, " of ", bytes_of(whole.part),
+                                                     " bytes, expected ", whole.expected));
   }
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat("the worker shares ", status.message()));
@@ -103,48 +114,51 @@ absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
                                                          const Geometry& geometry,
                                                          const v1::BufferShape& shape,
                                                          const WaitLimit& limit) {
-  const int32_t hidden = shape.hidden();
-  const size_t gradients_bytes = GradientsOf(geometry, shape).size_bytes;
-  const size_t parts = gradients_bytes > 0 ? kAttachParts : kAttachParts - 1;
   absl::StatusOr<SocketMessage> message = socket.Receive(sizeof(AttachReply), kAttachParts, limit);
   if (!message.ok()) return message.status();
   const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
   if (!reply.ok()) return reply.status();
   if (reply->code != 0) return absl::PermissionDeniedError("the worker refused the ticket");
+  absl::Status status = CheckReply(*reply, geometry, shape);
+  if (!status.ok()) return status;
+  const size_t parts = PartsOf(*reply).size();
   if (message->descriptors.size() != parts) {
     return absl::InvalidArgumentError(absl::StrCat("the worker sent ", message->descriptors.size(),
                                                    " descriptors, expected ", parts));
   }
-  const auto& sizes = reply->size_bytes;
-  absl::Status status = CheckReply(*reply, geometry, hidden, gradients_bytes);
-  if (!status.ok()) return status;
   Shared shared;
-  shared.rows_offset = reply->rows_offset;
-  shared.row_weights_offset = reply->row_weights_offset;
-  if (reply->device_uuid[0] != '\0') {
-    absl::StatusOr<SharedDevice> device = FindSharedDevice(reply->device_uuid);
+  status = Map(*reply, std::move(message->descriptors), shared);
+  if (!status.ok()) return status;
+  return shared;
+}
+
+absl::Status LocalClient::Map(const AttachReply& reply, std::vector<FileDescriptor> descriptors,
+                              Shared& shared) {
+  shared.rows_offset = reply.rows_offset;
+  shared.row_weights_offset = reply.row_weights_offset;
+  if (reply.device_uuid[0] != '\0') {
+    absl::StatusOr<SharedDevice> device = FindSharedDevice(reply.device_uuid);
     if (!device.ok()) return device.status();
     shared.device = *std::move(device);
   }
-  const auto take = [&](AttachPart part) {
-    const auto index = static_cast<size_t>(part);
-    return std::pair(std::move(message->descriptors[index]), static_cast<size_t>(sizes[index]));
-  };
-  auto [page, page_bytes] = take(AttachPart::kCommandPage);
-  absl::StatusOr<SharedMapping> mapped = SharedMapping::Map(std::move(page), page_bytes);
-  if (!mapped.ok()) return mapped.status();
-  shared.page = *std::move(mapped);
-  for (const auto& [part, to] : {std::pair{AttachPart::kArena, &shared.arena},
-                                 std::pair{AttachPart::kShardRows, &shared.rows},
-                                 std::pair{AttachPart::kGradients, &shared.gradients}}) {
-    if (static_cast<size_t>(part) >= parts) continue;
-    auto [descriptor, bytes] = take(part);
-    absl::StatusOr<SharedRegion> region =
-        SharedRegion::Map(std::move(descriptor), bytes, shared.device);
+  SharedRegion* const regions[kAttachParts] = {nullptr, &shared.arena, &shared.rows,
+                                               &shared.gradients, &shared.slots};
+  const std::vector<AttachPart> parts = PartsOf(reply);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto index = static_cast<size_t>(parts[i]);
+    const size_t bytes = reply.size_bytes[index];
+    if (parts[i] == AttachPart::kCommandPage) {
+      absl::StatusOr<SharedMapping> page = SharedMapping::Map(std::move(descriptors[i]), bytes);
+      if (!page.ok()) return page.status();
+      shared.page = *std::move(page);
+      continue;
+    }
+    absl::StatusOr<SharedRegion> region = SharedRegion::Map(
+        std::move(descriptors[i]), bytes, shared.device, parts[i] == AttachPart::kSlots);
     if (!region.ok()) return region.status();
-    *to = *std::move(region);
+    *regions[index] = *std::move(region);
   }
-  return shared;
+  return absl::OkStatus();
 }
 
 LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometry,
@@ -160,6 +174,7 @@ LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometr
       arena_(ClientArenaLayout::Create(geometry, hidden_size_, kHostGranularityBytes)
                  .View(shared_.arena.data())),
       gradients_(GradientsOf(geometry, ticket.shape())),
+      weights_(WeightsShapeOf(ticket.shape())),
       page_(page) {
   CommandProducerOptions producer;
   producer.spin = options.spin.value_or(SpinBudget(
@@ -203,6 +218,10 @@ absl::Span<float> LocalClient::row_weights() const {
 
 RankGradients LocalClient::gradients() const {
   return {gradients_, gradients_.size_bytes > 0 ? shared_.gradients.data() : nullptr};
+}
+
+RankSlots LocalClient::slots() const {
+  return {weights_, WeightsLayout::Slots(weights_, geometry_.slots), shared_.slots.data()};
 }
 
 absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
@@ -262,6 +281,7 @@ absl::Status LocalClient::Detach() {
   status.Update(shared_.arena.MakePrivate());
   status.Update(shared_.rows.MakePrivate());
   status.Update(shared_.gradients.MakePrivate());
+  status.Update(shared_.slots.MakePrivate());
   return status;
 }
 

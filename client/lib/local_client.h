@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,7 +24,10 @@
 #include "kernels/layout/client_arena.h"
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/gradients_layout.h"
+#include "kernels/layout/weights_layout.h"
+#include "proto/local/attach_message.h"
 #include "proto/local/command_producer.h"
+#include "proto/local/file_descriptor.h"
 #include "proto/local/shared_mapping.h"
 #include "proto/local/unix_socket.h"
 #include "proto/support/clock.h"
@@ -78,13 +82,22 @@ class LocalClient final : public RankClient {
   absl::Span<BFloat16> rows() const;                 // [NvS, H] in the shard, grouped by expert
   absl::Span<float> row_weights() const;             // [NvS] in the shard
   RankGradients gradients() const;
+  RankSlots slots() const;
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
   RankMemory memory() const override {
-    return {
-        hidden(), topk_experts(), route_weights(), output(),    gathered_weights(),
-        rows(),   row_weights(),  plan(),          gradients(), device() ? device()->index : -1};
+    return {hidden(),
+            topk_experts(),
+            route_weights(),
+            output(),
+            gathered_weights(),
+            rows(),
+            row_weights(),
+            plan(),
+            gradients(),
+            slots(),
+            device() ? device()->index : -1};
   }
   absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
                                         const LocalOperation& operation) override;
@@ -103,7 +116,7 @@ class LocalClient final : public RankClient {
  private:
   struct Shared {
     SharedMapping page;
-    SharedRegion arena, rows, gradients;  // the last empty where none are kept
+    SharedRegion arena, rows, gradients, slots;  // the last two empty where there are none
     absl::optional<SharedDevice> device;
     uint64_t rows_offset = 0;
     uint64_t row_weights_offset = 0;
@@ -113,6 +126,8 @@ class LocalClient final : public RankClient {
               Shared shared, CommandPage& page, const LocalClientOptions& options);
   static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
                                         const v1::BufferShape& shape, const WaitLimit& limit);
+  static absl::Status Map(const AttachReply& reply, std::vector<FileDescriptor> descriptors,
+                          Shared& shared);
   absl::Status CheckWorker() const;
   absl::StatusOr<StreamLink*> Link();
 
@@ -125,6 +140,7 @@ class LocalClient final : public RankClient {
   Shared shared_;
   ClientArenaView arena_;
   GradientBlockLayout gradients_;  // of 0 bytes where none are kept
+  WeightsShape weights_;
   CommandPage& page_;
   absl::optional<CommandProducer> producer_;
   std::unique_ptr<StreamLink> link_;  // once a stream is used

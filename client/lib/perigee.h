@@ -87,7 +87,16 @@ typedef struct perigee_buffer_shape {
   int32_t intermediate;   // H', a multiple of 8; 0: the buffer keeps no weights
   int32_t layers;         // 0 exactly where H' is
   int32_t gradients;      // since version 2: whether gradients are kept; needs layers and B >= E/R
+  int32_t weight_format;  // since version 4: PERIGEE_WEIGHTS_...
+  int32_t weight_scales;  // since version 4: whether block scales come with them; not with bf16
+  int32_t refetch;        // since version 4: programs only, whether stale slots are fetched again
 } perigee_buffer_shape;
+
+// What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of
+// the others they keep and prefetch, for experts that the process computes. 8 bit: one byte, of any meaning;
+// scales are fp32, of 128 x 128 elements each. MXFP4: two in a byte; scales are one byte each (e8m0),
+// of 32 elements of a row.
+enum { PERIGEE_WEIGHTS_BF16 = 0, PERIGEE_WEIGHTS_8BIT = 1, PERIGEE_WEIGHTS_MXFP4 = 2 };
 
 // address: HOST:PORT of the coordinator.
 int perigee_connect(const char* address, perigee_cluster** cluster, perigee_error* error);
@@ -105,7 +114,8 @@ int perigee_create_buffer(perigee_cluster* cluster, const char* group, const cha
 int perigee_delete_group(perigee_cluster* cluster, const char* group, perigee_error* error);
 int perigee_delete_buffer(perigee_cluster* cluster, const char* buffer, perigee_error* error);
 
-// One layer's experts, all of them; bf16, row-major.
+// One layer's experts, all of them; row-major. In bf16, or in the buffer's format: then gate, up
+// and down point to bytes, [.., H'] or [.., H' / 2] of them.
 typedef struct perigee_weights {
   uint32_t struct_bytes;  // sizeof(perigee_weights), by the caller
   int32_t experts;        // E
@@ -114,10 +124,17 @@ typedef struct perigee_weights {
   const uint16_t* gate;   // [E, H, H']
   const uint16_t* up;     // [E, H, H']
   const uint16_t* down;   // [E, H', H]
+  int32_t format;         // since version 4: PERIGEE_WEIGHTS_...
+  // Since version 4, where the buffer has weight_scales, else NULL. Of a matrix [rows, columns]: of
+  // 8 bit float [E, rows / 128, columns / 128], of MXFP4 bytes [E, rows, columns / 32], rounded up.
+  const void* gate_scales;
+  const void* up_scales;
+  const void* down_scales;
 } perigee_weights;
 
 // Gives every rank its home experts' weights of one layer, and returns when they are there.
-// version: not 0; operations name it. INVALID_ARGUMENT: E, H or H' is not the buffer's.
+// version: not 0; operations name it. INVALID_ARGUMENT: E, H, H' or the format is not the buffer's,
+// or scales are missing or too much.
 int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t layer,
                          uint64_t version, const perigee_weights* weights, perigee_error* error);
 
@@ -215,6 +232,25 @@ typedef struct perigee_gradients {
 // FAILED_PRECONDITION: the buffer keeps none.
 int perigee_get_gradients(perigee_attachment* attachment, int32_t layer,
                           perigee_gradients* gradients, perigee_error* error);
+
+// Since version 4. The weights in this rank's prefetch slots, of whatever layer and version was
+// brought there last, in the buffer's format, for experts that the process computes. For reading;
+// as the memory above, in the order of plan_experts_to_copy.
+typedef struct perigee_slots {
+  uint32_t struct_bytes;    // sizeof(perigee_slots), by the caller
+  int32_t slots;            // B
+  int32_t format;           // PERIGEE_WEIGHTS_...
+  int32_t scales;           // whether there are any
+  const void* gate;         // [B, H, H'] bf16 or bytes, or [B, H, H' / 2] bytes
+  const void* up;           // the same
+  const void* down;         // [B, H', H], or [B, H', H / 2] bytes
+  const void* gate_scales;  // as perigee_weights has them; NULL without scales
+  const void* up_scales;
+  const void* down_scales;
+} perigee_slots;
+
+// FAILED_PRECONDITION: the buffer keeps no weights, or has no slots.
+int perigee_get_slots(perigee_attachment* attachment, perigee_slots* slots, perigee_error* error);
 
 // Commands. Each returns when it has been handed to the worker, `command` being its number, and
 // runs behind those before it. Collective ones are given in the same order on every rank.

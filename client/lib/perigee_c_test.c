@@ -12,7 +12,11 @@ _Static_assert(sizeof(perigee_buffer_shape) >= 40, "");
 _Static_assert(offsetof(perigee_buffer_shape, gradients) == 36, "");
 _Static_assert(offsetof(perigee_gradients, home_gate) == 8, "");
 _Static_assert(offsetof(perigee_gradients, slot_down) == 48, "");
+_Static_assert(offsetof(perigee_buffer_shape, weight_format) == 40, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
+_Static_assert(offsetof(perigee_weights, format) == 40, "");
+_Static_assert(offsetof(perigee_slots, gate) == 16 && sizeof(perigee_slots) >= 64, "");
+_Static_assert(offsetof(perigee_weights, down_scales) == 64, "");
 _Static_assert(offsetof(perigee_memory, input_tokens) == 64, "");
 _Static_assert(offsetof(perigee_memory, plan_home_load) == 160, "");
 _Static_assert(offsetof(perigee_memory, kind) == 168 && sizeof(perigee_memory) >= 224, "");
@@ -51,12 +55,14 @@ static void refuses_attachments_that_are_none(void) {
   perigee_error error = new_error();
   perigee_memory memory;
   perigee_gradients gradients;
+  perigee_slots slots;
   uint64_t command = 0;
   int32_t done = 0;
   void* address = &command;
   const int codes[] = {
       perigee_get_memory(NULL, &memory, &error),
       perigee_get_gradients(NULL, 0, &gradients, &error),
+      perigee_get_slots(NULL, &slots, &error),
       perigee_leave(NULL, &error),
       perigee_empty(NULL, &command, &error),
       perigee_dispatch(NULL, 1, 0, 0, &command, &error),

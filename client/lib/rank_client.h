@@ -26,6 +26,7 @@
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/plan_arrays.h"
+#include "kernels/layout/weights_layout.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 
@@ -52,6 +53,21 @@ struct RankGradients {
   }
 };
 
+// Where the weights in a rank's slots are, of the layer and version that were prefetched last; a
+// process reads them. Null where the buffer has none, and of a remote rank.
+struct RankSlots {
+  WeightsShape shape;
+  WeightsLayout layout;
+  const std::byte* block = nullptr;
+
+  // [B, rows, columns] in the buffer's format, or of scales (kernels/layout/weights_layout.h); null
+  // where there is no such part.
+  const std::byte* part(int part) const {
+    const bool there = block != nullptr && shape.part_bytes(part) > 0;
+    return there ? block + layout.part(part) : nullptr;
+  }
+};
+
 // Where a rank's tensors are. An operation reads what it reads, and writes what it writes, between
 // its submission and its completion; nobody touches that meanwhile.
 struct RankMemory {
@@ -71,6 +87,9 @@ struct RankMemory {
   // Its caller adds to those of slots between operations, in the order of plan.experts_to_copy;
   // reduce_gradients brings them home, and clears the slots that the plan uses.
   RankGradients gradients;
+  // Written by prefetch_weights, in the order of plan.experts_to_copy; for experts of the
+  // framework's own.
+  RankSlots slots;
   // The index of CUDA's device, in this process, whose addresses all of these are; -1: the host's.
   int device = -1;
 };

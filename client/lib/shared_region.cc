@@ -26,16 +26,17 @@ SharedRegion::SharedRegion(SharedRegion&& other) noexcept = default;
 SharedRegion& SharedRegion::operator=(SharedRegion&& other) noexcept = default;
 
 absl::StatusOr<SharedRegion> SharedRegion::Map(FileDescriptor descriptor, size_t size_bytes,
-                                               const absl::optional<SharedDevice>& device) {
+                                               const absl::optional<SharedDevice>& device,
+                                               bool read_only) {
   SharedRegion region;
   if (device) {
-    absl::StatusOr<std::unique_ptr<DeviceMemory>> memory =
-        DeviceMemory::Import(device->index, descriptor.Release(), size_bytes,
-                             /*read_only=*/false, HandleKind::kPosixFd);
+    absl::StatusOr<std::unique_ptr<DeviceMemory>> memory = DeviceMemory::Import(
+        device->index, descriptor.Release(), size_bytes, read_only, HandleKind::kPosixFd);
     if (!memory.ok()) return memory.status();
     region.device_ = *std::move(memory);
   } else {
-    absl::StatusOr<SharedMapping> mapping = SharedMapping::Map(std::move(descriptor), size_bytes);
+    absl::StatusOr<SharedMapping> mapping =
+        SharedMapping::Map(std::move(descriptor), size_bytes, read_only);
     if (!mapping.ok()) return mapping.status();
     region.host_ = *std::move(mapping);
   }

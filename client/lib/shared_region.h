@@ -30,10 +30,12 @@ class DeviceMemory;
 class SharedRegion {
  public:
   SharedRegion();
-  // Maps all of it for reading and writing; the descriptor is closed. `device` is where the memory
-  // is, none: of the host. INVALID_ARGUMENT where the descriptor is no such memory of size_bytes.
+  // Maps all of it, for reading and writing unless `read_only`; the descriptor is closed. `device`
+  // is where the memory is, none: of the host. INVALID_ARGUMENT where the descriptor is no such
+  // memory of size_bytes.
   static absl::StatusOr<SharedRegion> Map(FileDescriptor descriptor, size_t size_bytes,
-                                          const absl::optional<SharedDevice>& device);
+                                          const absl::optional<SharedDevice>& device,
+                                          bool read_only = false);
   ~SharedRegion();
   SharedRegion(SharedRegion&& other) noexcept;
   SharedRegion& operator=(SharedRegion&& other) noexcept;

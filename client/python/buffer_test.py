@@ -94,6 +94,37 @@ class BufferTest(unittest.TestCase):
         with self.assertRaisesRegex(perigee.PerigeeError, "count is 0, expected 1 to 1024"):
             self.cluster.issue_tokens(self.buffer, 0, 0)
 
+    def test_weights_of_every_format_come_to_the_slots(self):
+        drawn = numpy.random.default_rng(SEED)
+        matrices = ((E, H, INTERMEDIATE), (E, H, INTERMEDIATE), (E, INTERMEDIATE, H))
+        some = lambda shape, dtype: drawn.integers(1, 255, shape).astype(dtype)
+        for name, packed, blocks in (("bf16", 1, None), ("8bit", 1, (128, 128)), ("mxfp4", 2, None),
+                                     ("mxfp4", 2, (1, 32))):
+            with self.subTest(name, scales=blocks):
+                dtype = numpy.uint16 if name == "bf16" else numpy.uint8
+                weights = [some((*shape[:2], shape[2] // packed), dtype) for shape in matrices]
+                scales = None if blocks is None else [
+                    some((E, -(-shape[1] // blocks[0]), -(-shape[2] // blocks[1])),
+                         numpy.float32 if name == "8bit" else numpy.uint8) for shape in matrices]
+                self.buffer = self.cluster.create_buffer(
+                    self.group, S=S, H=H, K=K, E=E, B=B, token_padding=8, intermediate=INTERMEDIATE,
+                    layers=1, weight_format=name, weight_scales=blocks is not None)
+                load = lambda *args, **options: self.cluster.load_weights(self.buffer, 0, 3, *args,
+                                                                          **options)
+                load(*weights, weight_format=name, scales=scales)
+                used = self.run_ranks(("read_slots", weights, scales))
+                self.assertGreater(sum(count for count, in used), 0, "nothing was balanced")
+                other = "bf16" if name != "bf16" else "8bit"
+                with self.assertRaisesRegex((perigee.PerigeeError, TypeError), "format|of uint"):
+                    load(*weights, weight_format=other, scales=None)
+                if blocks is not None:
+                    with self.assertRaisesRegex(perigee.PerigeeError, "without scales"):
+                        load(*weights, weight_format=name)
+                    with self.assertRaisesRegex(ValueError, "scales of down are"):
+                        load(*weights, weight_format=name, scales=scales[:2] + [scales[2][:1]])
+        with self.assertRaisesRegex(ValueError, "weight_format is 'fp8'"):
+            self.cluster.create_buffer(self.group, S=S, H=H, K=K, E=E, weight_format="fp8")
+
     def test_ranks_come_and_go(self):
         self.run_ranks(("move_rows",), ("destroy",))
         self.run_ranks(("move_rows",))

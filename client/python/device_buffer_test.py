@@ -85,6 +85,10 @@ class FakeAttachment:
         return tuple(tuple((array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape)
                            for array in arrays) for arrays in self.sums)
 
+    def slots(self):
+        self.packed = [numpy.full(shape, 3, numpy.uint8) for shape in ((B, H, 2), (B, H, 2), (B, 4, H))]
+        return [(array.ctypes.data, array.shape, "uint8") for array in self.packed], None
+
     def leave(self):
         self.left = True
 
@@ -344,6 +348,13 @@ class DeviceBufferTest(unittest.TestCase):
             with self.assertRaisesRegex(kind, text):
                 self.buffer.dispatch(*arguments)
         self.assertEqual(self.take_log(), [])
+
+    def test_weights_in_slots_are_the_devices(self):
+        parts, scales = self.buffer.slot_weights()
+        self.assertIsNone(scales)
+        for part, array in zip(parts, self.attachment.packed, strict=True):
+            self.assertEqual((part.address, part.shape, part.dtype),
+                             (array.ctypes.data, array.shape, "uint8"))
 
     def test_what_is_published_goes_on_beside_the_producer(self):
         hidden, weights, routes = self.inputs()

@@ -25,18 +25,22 @@ class LibraryTest(unittest.TestCase):
                                ("perigee_buffer_shape", _library.ShapeStruct),
                                ("perigee_weights", _library.WeightsStruct),
                                ("perigee_memory", _library.MemoryStruct),
-                               ("perigee_gradients", _library.GradientsStruct)):
+                               ("perigee_gradients", _library.GradientsStruct),
+                               ("perigee_slots", _library.SlotsStruct)):
             self.assertEqual([name for name, *_ in python._fields_], self.fields_in_header(struct))
 
     def test_fields_lie_where_c_has_them(self):
         # client/lib/perigee_c_test.c holds C to the same.
         self.assertEqual(_library.ErrorStruct.message.offset, 104)
         self.assertEqual(ctypes.sizeof(_library.ErrorStruct), 1128)
-        self.assertEqual(ctypes.sizeof(_library.ShapeStruct), 40)
+        self.assertEqual(_library.ShapeStruct.weight_format.offset, 40)
+        self.assertEqual(_library.WeightsStruct.format.offset, 40)
+        self.assertEqual(_library.WeightsStruct.down_scales.offset, 64)
         self.assertEqual(_library.WeightsStruct.gate.offset, 16)
         self.assertEqual(_library.MemoryStruct.input_tokens.offset, 64)
         self.assertEqual(_library.MemoryStruct.plan_home_load.offset, 160)
         self.assertEqual(_library.GradientsStruct.home_gate.offset, 8)
+        self.assertEqual(_library.SlotsStruct.gate.offset, 16)
         self.assertEqual(_library.GradientsStruct.slot_down.offset, 48)
 
     def test_every_function_of_the_header_is_known(self):

@@ -29,6 +29,12 @@ absl::Status Validate(const FootprintShape& shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("layers is ", shape.layers, ", expected 1 to ", kMaxLayers));
   }
+  if (shape.weight_scales && shape.weight_format == WeightFormat::kBFloat16) {
+    return absl::InvalidArgumentError("weight scales are wanted and the weights are bf16");
+  }
+  if (shape.weight_scales && shape.intermediate == 0) {
+    return absl::InvalidArgumentError("weight scales are wanted and intermediate is 0");
+  }
   if (!shape.gradients) return absl::OkStatus();
   if (shape.intermediate == 0) {
     return absl::InvalidArgumentError("gradients are wanted and intermediate is 0");
@@ -73,7 +79,8 @@ void AddPlan(const Geometry& geometry, std::vector<BufferBytes>& buffers) {
 
 void AddWeights(const FootprintShape& shape, std::vector<BufferBytes>& buffers) {
   if (shape.intermediate == 0) return;
-  const WeightsShape weights{shape.hidden, shape.intermediate};
+  const WeightsShape weights{shape.hidden, shape.intermediate, shape.weight_format,
+                             shape.weight_scales};
   const int64_t home = static_cast<int64_t>(
       WeightsLayout::Home(weights, shape.geometry.experts_per_rank()).size_bytes);
   buffers.push_back({"expert_weights", home * shape.layers});

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/weights_layout.h"
 
 namespace perigee {
 
@@ -17,6 +18,8 @@ struct FootprintShape {
   int32_t intermediate = 0;  // H', 0: no expert weights
   int32_t layers = 1;        // whose weights are held; the slots are shared by all
   bool gradients = false;    // whether those of the weights are held, too
+  WeightFormat weight_format = WeightFormat::kBFloat16;
+  bool weight_scales = false;  // block scales come with the weights; never with bf16
 };
 
 struct BufferBytes {
@@ -36,8 +39,8 @@ struct Footprint {
 };
 
 // INVALID_ARGUMENT: ValidateGeometry; H not a multiple of 8 from 8 to 65536, H' not one from 0;
-// layers outside [1, 1024]; gradients of no weights, or with fewer slots than E / R. Within these
-// limits no sum leaves 63 bits.
+// layers outside [1, 1024]; gradients or scales of no weights, gradients with fewer slots than E /
+// R, scales with bf16. Within these limits no sum leaves 63 bits.
 absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape);
 
 }  // namespace perigee

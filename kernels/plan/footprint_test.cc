@@ -47,6 +47,26 @@ TEST(Footprint, BuffersByHand) {
   EXPECT_EQ(footprint->forming_bytes(), all + footprint->shard_bytes());
 }
 
+TEST(Footprint, WeightsOfOtherFormatsTakeTheirOwnBytesAndScalesTheirs) {
+  FootprintShape shape = GoodShape();
+  const auto slots = [&] { return ByName(*EstimateFootprint(shape)).at("expert_slots"); };
+  const int64_t elements = int64_t{8} * 3 * 256 * 64;  // of 8 slots
+  shape.weight_format = WeightFormat::k8Bit;
+  EXPECT_EQ(slots(), elements + 4096);
+  shape.weight_format = WeightFormat::kMxfp4;
+  EXPECT_EQ(slots(), elements / 2 + 4096);
+  shape.weight_scales = true;
+  EXPECT_EQ(slots(), elements / 2 + elements / 32 + 4096);
+  shape.weight_format = WeightFormat::k8Bit;
+  EXPECT_EQ(slots(), elements + 4096) << "2 x 1 blocks of a matrix, in the page of the tags";
+  shape.weight_format = WeightFormat::kBFloat16;
+  EXPECT_THAT(std::string(EstimateFootprint(shape).status().message()),
+              testing::HasSubstr("weight scales are wanted and the weights are bf16"));
+  shape.weight_format = WeightFormat::k8Bit;
+  shape.intermediate = 0;
+  EXPECT_FALSE(EstimateFootprint(shape).ok());
+}
+
 TEST(Footprint, GradientsAreOfOwnExpertsInEachLayerAndOfSlotsOnce) {
   FootprintShape shape = GoodShape();
   const int64_t without = EstimateFootprint(shape)->rank_bytes();

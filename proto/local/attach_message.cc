@@ -15,7 +15,7 @@ absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes) {
   if (!reply.ok() || reply->code != 0) return reply;
   for (size_t part = 0; part < kAttachParts; ++part) {
     if (reply->size_bytes[part] > 0) continue;
-    if (part == static_cast<size_t>(AttachPart::kGradients)) continue;
+    if (part >= static_cast<size_t>(AttachPart::kGradients)) continue;
     return absl::InvalidArgumentError(absl::StrCat("attach reply with an empty part ", part));
   }
   const uint64_t shard_bytes = reply->size_bytes[static_cast<size_t>(AttachPart::kShardRows)];
@@ -30,6 +30,14 @@ absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes) {
 
 absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes) {
   return ParseFixedMessage<DetachMessage>(bytes, kDetachMagic, "detach message");
+}
+
+std::vector<AttachPart> PartsOf(const AttachReply& reply) {
+  std::vector<AttachPart> parts;
+  for (size_t part = 0; part < kAttachParts; ++part) {
+    if (reply.size_bytes[part] > 0) parts.push_back(static_cast<AttachPart>(part));
+  }
+  return parts;
 }
 
 }  // namespace perigee

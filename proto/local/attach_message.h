@@ -6,6 +6,7 @@
 #define PERIGEE_PROTO_LOCAL_ATTACH_MESSAGE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,8 +37,11 @@ enum class AttachPart : uint32_t {
   kArena = 1,        // kernels/layout/client_arena.h
   kShardRows = 2,    // rows and row weights of the rank's shard (kernels/layout/shard_layout.h)
   kGradients = 3,  // the rank's gradients (kernels/layout/gradients_layout.h), where they are kept
+  // The weights in the rank's slots (kernels/layout/weights_layout.h), where there are any; for
+  // reading only.
+  kSlots = 4,
 };
-inline constexpr size_t kAttachParts = 4;
+inline constexpr size_t kAttachParts = 5;
 
 // "GPU-" and 36 characters, and the zero at its end.
 inline constexpr size_t kDeviceUuidBytes = 48;
@@ -45,14 +49,14 @@ inline constexpr size_t kDeviceUuidBytes = 48;
 struct AttachReply {
   uint32_t magic = kAttachReplyMagic;
   uint32_t code = 0;                       // absl::StatusCode; all below is 0 unless OK
-  uint64_t size_bytes[kAttachParts] = {};  // no descriptor comes for gradients of 0 bytes
+  uint64_t size_bytes[kAttachParts] = {};  // no descriptor comes for a part of 0 bytes
   // In the part of the rows, in bytes from its beginning.
   uint64_t rows_offset = 0;         // [NvS, H] bf16
   uint64_t row_weights_offset = 0;  // [NvS] fp32
   // Of the GPU whose memory arena and rows are; empty: they are the host's.
   char device_uuid[kDeviceUuidBytes] = {};
 };
-static_assert(sizeof(AttachReply) == 104);
+static_assert(sizeof(AttachReply) == 112);
 
 struct DetachMessage {
   uint32_t magic = kDetachMagic;
@@ -61,10 +65,12 @@ static_assert(sizeof(DetachMessage) == 4);
 
 // INVALID_ARGUMENT: wrong size or magic. Everything else is the receiver's to judge.
 absl::StatusOr<AttachRequest> ParseAttachRequest(absl::string_view bytes);
-// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts, but for the gradients, are
-// empty, whose offsets lie outside of the rows' part, or whose device has no end.
+// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts, but for gradients and slots,
+// are empty, whose offsets lie outside of the rows' part, or whose device has no end.
 absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes);
 absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes);
+// Those that descriptors come for, in their order.
+std::vector<AttachPart> PartsOf(const AttachReply& reply);
 
 }  // namespace perigee
 

@@ -60,6 +60,11 @@ TEST(AttachMessage, AReplyThatCannotBeIsRefused) {
   reply.size_bytes[1] = 0;
   EXPECT_THAT(Refusal(reply), HasSubstr("empty part 1"));
   reply = GoodReply();
+  reply.size_bytes[3] = 0;
+  reply.size_bytes[4] = 5;
+  EXPECT_THAT(PartsOf(reply), testing::ElementsAre(AttachPart::kCommandPage, AttachPart::kArena,
+                                                   AttachPart::kShardRows, AttachPart::kSlots));
+  EXPECT_TRUE(ParseAttachReply(ToBytes(reply)).ok()) << "no gradients";
   std::fill_n(reply.device_uuid, kDeviceUuidBytes, 'x');
   EXPECT_THAT(Refusal(reply), HasSubstr("does not end"));
   reply = AttachReply();

@@ -11,7 +11,8 @@
 
 namespace perigee {
 
-absl::StatusOr<SharedMapping> SharedMapping::Map(FileDescriptor descriptor, size_t size_bytes) {
+absl::StatusOr<SharedMapping> SharedMapping::Map(FileDescriptor descriptor, size_t size_bytes,
+                                                 bool read_only) {
   constexpr int kLengthSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(descriptor.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kLengthSeals) != kLengthSeals) {
@@ -24,8 +25,8 @@ absl::StatusOr<SharedMapping> SharedMapping::Map(FileDescriptor descriptor, size
     return absl::InvalidArgumentError(
         absl::StrCat("shared memory has ", found.st_size, " bytes, expected ", size_bytes));
   }
-  void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                    descriptor.get(), 0);
+  const int access = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* data = mmap(nullptr, size_bytes, access, MAP_SHARED | MAP_POPULATE, descriptor.get(), 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("mmap of ", size_bytes, " bytes: ", std::strerror(errno)));

@@ -16,10 +16,11 @@ namespace perigee {
 class SharedMapping {
  public:
   SharedMapping() = default;
-  // Maps all of it for reading and writing; the descriptor is closed. INVALID_ARGUMENT, naming what
-  // was found: not size_bytes long, or not sealed against shrinking, so that an access could fault
-  // later. RESOURCE_EXHAUSTED.
-  static absl::StatusOr<SharedMapping> Map(FileDescriptor descriptor, size_t size_bytes);
+  // Maps all of it, for reading and writing unless `read_only`; the descriptor is closed.
+  // INVALID_ARGUMENT, naming what was found: not size_bytes long, or not sealed against shrinking,
+  // so that an access could fault later. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<SharedMapping> Map(FileDescriptor descriptor, size_t size_bytes,
+                                           bool read_only = false);
   ~SharedMapping();
   SharedMapping(SharedMapping&& other) noexcept : memory_(std::exchange(other.memory_, {})) {}
   SharedMapping& operator=(SharedMapping&& other) noexcept {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -293,6 +294,37 @@ TEST_P(RankClientTest, GradientsOfSlotsComeHomeInOneOrder) {
       Put(memory, memory.gradients.slots(matrix), std::vector<float>(slots[rank].size()));
     }
   }
+}
+
+// Experts of the framework's own find the weights of those that are not its rank's.
+TEST_P(RankClientTest, SlotsHoldTheWeightsThatThePlanWantsThere) {
+  if (GetParam().way == Way::kRemote) {
+    EXPECT_EQ(clients_[0]->memory().slots.part(0), nullptr);
+    return;
+  }
+  std::vector<int> found(kRanks);
+  OnEveryRank([&](int32_t rank) {
+    EXPECT_TRUE(Run(rank, LocalDispatch{kPlan, WriteTokensOf(rank), false}).status.ok());
+    EXPECT_TRUE(Run(rank, LocalPrefetchWeights{kPlan, 0, ClientCluster::kVersion}).status.ok());
+    const RankMemory memory = clients_[rank]->memory();
+    const int32_t own = layer_.geometry().experts_per_rank();
+    for (int32_t slot = 0; slot < layer_.geometry().slots; ++slot) {
+      const int32_t expert = layer_.plan().experts_to_copy[rank][slot];
+      if (expert < 0) continue;
+      ++found[rank];
+      for (int matrix = 0; matrix < kWeightMatrices; ++matrix) {
+        const size_t bytes = memory.slots.shape.part_bytes(matrix);
+        const std::vector<std::byte> lies =
+            Get(memory, memory.slots.part(matrix) + slot * bytes, bytes);
+        const std::string wanted =
+            layer_.Weights(expert / own)[matrix].bytes.substr(expert % own * bytes, bytes);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(lies.data()), bytes), wanted)
+            << "rank " << rank << ", slot " << slot << ", matrix " << matrix;
+      }
+    }
+    EXPECT_EQ(memory.slots.part(kWeightMatrices), nullptr) << "there are no scales";
+  });
+  EXPECT_GT(std::accumulate(found.begin(), found.end(), 0), 0) << "no slot was wanted";
 }
 
 // On a GPU nobody waits on the host; elsewhere there are no streams to be ordered with.

@@ -288,9 +288,11 @@ absl::StatusOr<EmbeddedAttachment> AttachServer::HandOverEmbedded(const AttachRe
   handed.reply = handed.attachment->reply();
   handed.shape = handed.attachment->shape();
   const std::vector<int> descriptors = handed.attachment->descriptors();
-  for (size_t part = 0; part < descriptors.size(); ++part) {
-    handed.descriptors[part] = FileDescriptor(fcntl(descriptors[part], F_DUPFD_CLOEXEC, 0));
-    if (handed.descriptors[part].valid()) continue;
+  const std::vector<AttachPart> parts = PartsOf(handed.reply);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    FileDescriptor& duplicate = handed.descriptors[static_cast<size_t>(parts[i])];
+    duplicate = FileDescriptor(fcntl(descriptors[i], F_DUPFD_CLOEXEC, 0));
+    if (duplicate.valid()) continue;
     handed.attachment->Stop(Ended("this process has no descriptors left for its client"));
     return absl::ResourceExhaustedError("no descriptors are left for the client's memory");
   }

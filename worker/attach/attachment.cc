@@ -74,6 +74,7 @@ AttachReply Attachment::reply() const {
   reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)] = shard.size_bytes;
   reply.size_bytes[static_cast<size_t>(AttachPart::kGradients)] =
       buffer_->gradients_place().size_bytes;
+  reply.size_bytes[static_cast<size_t>(AttachPart::kSlots)] = buffer_->slots_place().size_bytes;
   reply.rows_offset = shard.rows_offset;
   reply.row_weights_offset = shard.row_weights_offset;
   const std::string device = environment_.backend.info().device_uuid;
@@ -84,8 +85,9 @@ AttachReply Attachment::reply() const {
 std::vector<int> Attachment::descriptors() const {
   std::vector<int> descriptors = {memory_->page_descriptor(), memory_->arena_descriptor(),
                                   buffer_->shard_place().descriptor};
-  const GradientsPlace gradients = buffer_->gradients_place();
-  if (gradients.size_bytes > 0) descriptors.push_back(gradients.descriptor);
+  for (const PartPlace& part : {buffer_->gradients_place(), buffer_->slots_place()}) {
+    if (part.size_bytes > 0) descriptors.push_back(part.descriptor);
+  }
   return descriptors;
 }
 

@@ -53,11 +53,12 @@ absl::Status EmbeddedClient::MapRegions(EmbeddedAttachment& attachment) {
   }
   for (const auto& [part, region] :
        {std::pair{AttachPart::kArena, &arena_}, std::pair{AttachPart::kShardRows, &rows_},
-        std::pair{AttachPart::kGradients, &gradients_}}) {
+        std::pair{AttachPart::kGradients, &gradients_}, std::pair{AttachPart::kSlots, &slots_}}) {
     const size_t index = static_cast<size_t>(part);
     if (reply.size_bytes[index] == 0) continue;
     absl::StatusOr<SharedRegion> mapped = SharedRegion::Map(
-        std::move(attachment.descriptors[index]), reply.size_bytes[index], device_);
+        std::move(attachment.descriptors[index]), reply.size_bytes[index], device_,
+        /*read_only=*/part == AttachPart::kSlots);
     if (!mapped.ok()) return mapped.status();
     *region = *std::move(mapped);
   }
@@ -89,6 +90,8 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
                                     geometry.experts_per_rank(), shape_.layers),
         gradients_.data()};
   }
+  const WeightsShape weights = shape_.weights();
+  memory_.slots = {weights, WeightsLayout::Slots(weights, geometry.slots), slots_.data()};
   if (device_) memory_.device = device_->index;
   CommandProducerOptions options;
   options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
@@ -148,7 +151,9 @@ absl::Status EmbeddedClient::Detach() {
   absl::Status status;
   // A page that streams have used stays as it is: the device may still look at it.
   if (stream_link_ == nullptr) status.Update(page_.MakePrivate());
-  for (SharedRegion* region : {&arena_, &rows_, &gradients_}) status.Update(region->MakePrivate());
+  for (SharedRegion* region : {&arena_, &rows_, &gradients_, &slots_}) {
+    status.Update(region->MakePrivate());
+  }
   return status;
 }
 

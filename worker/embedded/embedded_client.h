@@ -67,8 +67,9 @@ class EmbeddedClient final : public RankClient {
   const std::shared_ptr<EmbeddedLink> link_;
   const BufferShape shape_;
   SharedMapping page_;
-  absl::optional<SharedDevice> device_;    // of the memory below; none: the host's
-  SharedRegion arena_, rows_, gradients_;  // the last empty where none are kept
+  absl::optional<SharedDevice> device_;  // of the memory below; none: the host's
+  SharedRegion arena_, rows_;
+  SharedRegion gradients_, slots_;  // empty where there are none
   CommandPageIdentity identity_;
   RankMemory memory_;
   absl::optional<CommandProducer> producer_;

@@ -111,7 +111,9 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
     if (absl::Status status = check_wanted(); !status.ok()) return status;
   }
   if (SlotBytes(shape_) == 0) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<Memory>> slots = backend_.AllocatePrivate(SlotBytes(shape_));
+  // No peer imports it, but this rank's local client reads it.
+  absl::StatusOr<std::unique_ptr<Memory>> slots =
+      backend_.AllocateShared(SlotBytes(shape_), PeerAccess::kReadOnly);
   if (slots.ok()) slots_ = *std::move(slots);
   return slots.status();
 }

@@ -65,6 +65,8 @@ class BufferMemory {
   // Null where none are kept.
   const Memory* own_gradients() const { return of(rank_).gradients.get(); }
   const GradientBlockLayout& gradients_layout() const { return gradients_layout_; }
+  // Null where there are none.
+  const Memory* own_slots() const { return slots_.get(); }
   std::byte* slots() const { return slots_ ? slots_->data() : nullptr; }
   RankId rank() const { return rank_; }
   uint64_t allocated_bytes() const { return NeededBytes(shape_); }

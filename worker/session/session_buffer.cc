@@ -168,10 +168,15 @@ ShardPlace SessionBuffer::shard_place() const {
           offset(data_path_->row_weights())};
 }
 
-GradientsPlace SessionBuffer::gradients_place() const {
+PartPlace SessionBuffer::gradients_place() const {
   const Memory* gradients = memory_->own_gradients();
-  if (gradients == nullptr) return GradientsPlace();
+  if (gradients == nullptr) return PartPlace();
   return {gradients->descriptor(), gradients->size_bytes()};
+}
+
+PartPlace SessionBuffer::slots_place() const {
+  const Memory* slots = memory_->own_slots();
+  return slots == nullptr ? PartPlace() : PartPlace{slots->descriptor(), slots->size_bytes()};
 }
 
 absl::Status SessionBuffer::BeginGuestOperation() {

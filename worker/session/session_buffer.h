@@ -57,8 +57,8 @@ struct ShardPlace {
   size_t row_weights_offset = 0;
 };
 
-// This rank's gradients, likewise; size 0 where the buffer keeps none.
-struct GradientsPlace {
+// This rank's gradients, or its slots, likewise; size 0 where the buffer has none.
+struct PartPlace {
   int descriptor = -1;  // borrowed, while there is a guest
   size_t size_bytes = 0;
 };
@@ -118,7 +118,8 @@ class SessionBuffer {
   std::shared_ptr<BufferGuest> guest() const;
   // While there is a guest.
   ShardPlace shard_place() const;
-  GradientsPlace gradients_place() const;
+  PartPlace gradients_place() const;
+  PartPlace slots_place() const;
   // Around an operation of the guest, which has site() for itself between them. On failure it runs
   // none: the buffer was aborted.
   absl::Status BeginGuestOperation();

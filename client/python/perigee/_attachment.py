@@ -5,7 +5,8 @@ import math
 
 import numpy
 
-from perigee._library import LIBRARY, GradientsStruct, MemoryStruct, call
+from perigee._library import (LIBRARY, MATRICES, WEIGHT_FORMATS, WEIGHT_SCALE_BLOCKS,
+                              WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, SlotsStruct, call)
 
 
 class Attachment:
@@ -46,8 +47,26 @@ class Attachment:
         return tuple(
             tuple((getattr(found, f"{kind}_{matrix}"),
                    (count,) + (shape[::-1] if matrix == "down" else shape))
-                  for matrix in ("gate", "up", "down"))
+                  for matrix in MATRICES)
             for kind, count in (("home", found.home_experts), ("slot", memory.slots)))
+
+    def slots(self):
+        """Address, shape and dtype of each array of perigee_slots: gate, up, down, and their scales, which
+        may be none."""
+        found, memory = SlotsStruct(struct_bytes=ctypes.sizeof(SlotsStruct)), self.memory
+        call("perigee_get_slots", self._handle, ctypes.byref(found))
+        name = WEIGHT_FORMATS[found.format]
+        shapes = [(memory.hidden, memory.intermediate)] * 2 + [(memory.intermediate, memory.hidden)]
+        dtype = "bfloat16" if name == "bf16" else "uint8"
+        packed = 2 if name == "mxfp4" else 1
+        parts = [(getattr(found, matrix), (found.slots, rows, columns // packed), dtype)
+                 for matrix, (rows, columns) in zip(MATRICES, shapes)]
+        if not found.scales:
+            return parts, None
+        blocks = WEIGHT_SCALE_BLOCKS[name]
+        return parts, [(getattr(found, f"{matrix}_scales"),
+                        (found.slots, *(-(-size // block) for size, block in zip(shape, blocks))),
+                        WEIGHT_SCALE_TYPES[name]) for matrix, shape in zip(MATRICES, shapes)]
 
     def array_at(self, pointer, shape, writable):
         element = pointer._type_

@@ -1,5 +1,7 @@
 """What perigee.Buffer does with arrays where the worker's memory is the host's: they are NumPy's."""
 
+import ctypes
+
 import numpy
 
 from perigee.bfloat16 import bits_of
@@ -14,6 +16,11 @@ class HostArrays:
 
     def _gradients_at(self, pointer, shape):
         return self._attachment.array_at(pointer, shape, writable=True)
+
+    def _constant_at(self, address, shape, dtype):
+        element = {"bfloat16": ctypes.c_uint16, "uint8": ctypes.c_uint8, "float32": ctypes.c_float}
+        pointer = ctypes.cast(address, ctypes.POINTER(element[dtype]))
+        return self._attachment.array_at(pointer, shape, writable=False)
 
     def _shown(self, view):
         return view

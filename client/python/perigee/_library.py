@@ -32,14 +32,21 @@ class ShapeStruct(ctypes.Structure):
     """perigee_buffer_shape."""
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
         "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
-        "gradients")]
+        "gradients", "weight_format", "weight_scales", "refetch")]
 
 
 class WeightsStruct(ctypes.Structure):
     """perigee_weights."""
     _fields_ = [("struct_bytes", c_uint32), ("experts", c_int32), ("hidden", c_int32),
                 ("intermediate", c_int32), ("gate", c_void_p), ("up", c_void_p),
-                ("down", c_void_p)]
+                ("down", c_void_p), ("format", c_int32), ("gate_scales", c_void_p),
+                ("up_scales", c_void_p), ("down_scales", c_void_p)]
+
+
+WEIGHT_FORMATS = ("bf16", "8bit", "mxfp4")  # PERIGEE_WEIGHTS_...
+WEIGHT_SCALE_BLOCKS = {"8bit": (128, 128), "mxfp4": (1, 32)}  # rows and columns that one is for
+WEIGHT_SCALE_TYPES = {"8bit": "float32", "mxfp4": "uint8"}
+MATRICES = ("gate", "up", "down")
 
 
 class MemoryStruct(ctypes.Structure):
@@ -69,6 +76,13 @@ class GradientsStruct(ctypes.Structure):
                                               "slot_up", "slot_down")]
 
 
+class SlotsStruct(ctypes.Structure):
+    """perigee_slots."""
+    _fields_ = [("struct_bytes", c_uint32), ("slots", c_int32), ("format", c_int32),
+                ("scales", c_int32)] + [(name, c_void_p) for name in (
+                    "gate", "up", "down", "gate_scales", "up_scales", "down_scales")]
+
+
 # What each function takes before its perigee_error*.
 _NEW_COMMAND = POINTER(c_uint64)
 _SIGNATURES = {
@@ -83,6 +97,7 @@ _SIGNATURES = {
     "perigee_leave": [c_void_p],
     "perigee_get_memory": [c_void_p, POINTER(MemoryStruct)],
     "perigee_get_gradients": [c_void_p, c_int32, POINTER(GradientsStruct)],
+    "perigee_get_slots": [c_void_p, POINTER(SlotsStruct)],
     "perigee_empty": [c_void_p, _NEW_COMMAND],
     "perigee_dispatch": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
     "perigee_dispatch_with_plan": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],

@@ -209,6 +209,16 @@ class Buffer(HostArrays, DirectPublication):
         return tuple(tuple(self._gradients_at(*place) for place in places)
                      for places in self._attachment.gradients(layer))
 
+    def slot_weights(self):
+        """The weights that prefetch_weight has brought to this rank's slots, in the order of the plan's
+        experts_to_copy: ((gate [B, H, H'], up, down [B, H', H]), scales). bf16, or uint8 of a buffer of
+        another format, of "mxfp4" with two elements of a row in each; scales: None, or those of gate, up
+        and down, as Cluster.load_weights has them. For reading; the next prefetch_weight overwrites them."""
+        self._check_alive()
+        parts, scales = self._attachment.slots()
+        show = lambda places: tuple(self._shown(self._constant_at(*place)) for place in places)
+        return show(parts), None if scales is None else show(scales)
+
     def reduce_grad(self, plan, *, layer=0, async_finish=False, stream=None):
         """Collective. Adds the gradients in the slots of all ranks to those of this rank's own experts
         (gradients), in the same order on every run, and clears its slots that the plan uses. Returns

@@ -2,9 +2,25 @@
 
 import ctypes
 
-from perigee._library import (LIBRARY, NAME_BYTES, TOKEN_BYTES, ShapeStruct, WeightsStruct,
+import numpy
+
+from perigee._library import (LIBRARY, MATRICES, NAME_BYTES, TOKEN_BYTES, WEIGHT_FORMATS,
+                              WEIGHT_SCALE_BLOCKS, WEIGHT_SCALE_TYPES, ShapeStruct, WeightsStruct,
                               call)
 from perigee.bfloat16 import bits_of
+
+
+def _format_of(name):
+    if name not in WEIGHT_FORMATS:
+        raise ValueError(f"weight_format is {name!r}, expected one of {', '.join(WEIGHT_FORMATS)}")
+    return WEIGHT_FORMATS.index(name)
+
+
+def _bytes_of(array, what, dtype):
+    array = numpy.asarray(array)
+    if array.dtype != dtype:
+        raise TypeError(f"{what} is of {array.dtype}, expected {dtype}")
+    return numpy.ascontiguousarray(array)
 
 
 class Cluster:
@@ -44,14 +60,19 @@ class Cluster:
         return name.value.decode()
 
     def create_buffer(self, group, *, S, H, K, E, B=None, token_padding=0, intermediate=0, layers=0,
-                      gradients=False, buffer_id=""):
+                      gradients=False, weight_format="bf16", weight_scales=False, refetch=False,
+                      buffer_id=""):
         """The name of a new buffer of the group, once it is ACTIVE. B: E / R unless given;
-        intermediate and layers: H' and how many layers of weights are kept, none unless given. gradients: whether gradients of
-        these are kept too, in float32, which Buffer.reduce_grad brings home."""
+        intermediate and layers: H' and how many layers of weights are kept, none unless given. gradients:
+        whether gradients of these are kept too, in float32, which Buffer.reduce_grad brings home.
+        weight_format: "bf16", "8bit" or "mxfp4"; with weight_scales block scales come with the last two;
+        workers compute with bf16, the others they bring to the experts of the caller. refetch: whether
+        a program's run_experts fetches stale slots again."""
         shape = ShapeStruct(
             struct_bytes=ctypes.sizeof(ShapeStruct), tokens=S, hidden=H, topk=K, experts=E,
             slots=-1 if B is None else B, token_padding=token_padding, intermediate=intermediate,
-            layers=layers, gradients=int(gradients))
+            layers=layers, gradients=int(gradients), weight_format=_format_of(weight_format),
+            weight_scales=int(weight_scales), refetch=int(refetch))
         name = ctypes.create_string_buffer(NAME_BYTES)
         call("perigee_create_buffer", self.handle, group.encode(), buffer_id.encode(),
              ctypes.byref(shape), name)
@@ -71,17 +92,46 @@ class Cluster:
         call("perigee_issue_tokens", self.handle, buffer.encode(), rank, count, room)
         return [room.raw[i * TOKEN_BYTES:(i + 1) * TOKEN_BYTES] for i in range(count)]
 
-    def load_weights(self, buffer, layer, weights_version, gate, up, down):
+    def load_weights(self, buffer, layer, weights_version, gate, up, down, *, weight_format="bf16",
+                     scales=None):
         """Gives every rank its home experts of one layer. gate, up: [E, H, H'], down: [E, H', H],
-        bf16 bits. weights_version: not 0; operations name it."""
-        arrays = [bits_of(array, what) for array, what in ((gate, "gate"), (up, "up"),
-                                                           (down, "down"))]
-        shape = arrays[0].shape
-        if len(shape) != 3 or arrays[1].shape != shape or arrays[2].shape != (shape[0], shape[2],
-                                                                              shape[1]):
+        bf16 bits; of "8bit" uint8 of these shapes, of "mxfp4" uint8 with two elements of a row in each.
+        scales: of gate, up and down [rows, columns], where the buffer has them: of "8bit" float32
+        [E, rows / 128, columns / 128], of "mxfp4" uint8 [E, rows, columns / 32], rounded up.
+        weights_version: not 0; operations name it."""
+        kind = _format_of(weight_format)
+        take = bits_of if kind == 0 else lambda array, what: _bytes_of(array, what, numpy.uint8)
+        arrays = [take(array, what) for array, what in zip((gate, up, down), MATRICES)]
+        packed = 2 if weight_format == "mxfp4" else 1
+        shape = arrays[0].shape[:2] + tuple(packed * n for n in arrays[0].shape[2:])
+        expected = [(*shape[:2], *(n // packed for n in shape[2:]))] * 2 + [
+            (*shape[:1], *shape[2:], *(n // packed for n in shape[1:2]))]
+        if len(shape) != 3 or [array.shape for array in arrays] != expected:
+            columns = "" if packed == 1 else " / 2"
             raise ValueError("gate, up and down are " + ", ".join(str(a.shape) for a in arrays) +
-                             ", expected [E, H, H'] twice and [E, H', H]")
-        weights = WeightsStruct(ctypes.sizeof(WeightsStruct), *shape,
-                                *(array.ctypes.data for array in arrays))
+                             f", expected [E, H, H'{columns}] twice and [E, H', H{columns}]")
+        arrays += self._scales(scales, weight_format, shape)
+        pointers = [array.ctypes.data for array in arrays]
+        weights = WeightsStruct(ctypes.sizeof(WeightsStruct), *shape, *pointers[:3], kind,
+                                *pointers[3:])
         call("perigee_load_weights", self.handle, buffer.encode(), layer, weights_version,
              ctypes.byref(weights))
+
+    @staticmethod
+    def _scales(scales, weight_format, shape):
+        if scales is None:
+            return []
+        if weight_format == "bf16":
+            raise ValueError("bf16 weights have no scales")
+        blocks, dtype = WEIGHT_SCALE_BLOCKS[weight_format], WEIGHT_SCALE_TYPES[weight_format]
+        experts, rows, columns = shape
+        found = []
+        for array, what, sizes in zip(scales, MATRICES,
+                                      ((rows, columns), (rows, columns), (columns, rows)),
+                                      strict=True):
+            array = _bytes_of(array, f"scales of {what}", dtype)
+            wanted = (experts, *(-(-size // block) for size, block in zip(sizes, blocks)))
+            if array.shape != wanted:
+                raise ValueError(f"scales of {what} are {array.shape}, expected {wanted}")
+            found.append(array)
+        return found

@@ -97,6 +97,9 @@ class DeviceBuffer(Buffer):
         address = ctypes.cast(pointer, ctypes.c_void_p).value
         return self._shown(DeviceArray(address, shape, "float32", self.device, self._attachment))
 
+    def _constant_at(self, address, shape, dtype):
+        return DeviceArray(address, shape, dtype, self.device, self._attachment)
+
     # ---- Between calls and streams ----
 
     def _begin(self, stream):
