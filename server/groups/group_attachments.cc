@@ -137,6 +137,8 @@ void GroupAttachments::Close(uint64_t id, const v1::CommandResult& result) {
   if (end.attached() && !end.orderly()) {
     EndPeriod(attachment.buffer, absl::StrCat("the client of ", Describe(attachment.rank),
                                               " has gone: ", end.reason()));
+  } else if (end.attached() && !failed) {
+    TellOfLeaver(attachment, end.last_sequence());
   }
   const bool any = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& entry) {
     return entry.second.buffer == attachment.buffer;
@@ -144,6 +146,20 @@ void GroupAttachments::Close(uint64_t id, const v1::CommandResult& result) {
   if (any) return;
   buffers_.set_last_sequence(attachment.buffer, period.last_sequence);
   periods_.erase(attachment.buffer);
+}
+
+// The other clients of its buffer may go on alone, but not wait for it.
+void GroupAttachments::TellOfLeaver(const Attachment& leaver, uint64_t last_sequence) {
+  for (const auto& [id, attachment] : attachments_) {
+    if (attachment.buffer != leaver.buffer || attachment.ending) continue;
+    v1::WorkerCommand command;
+    v1::EndClientCommand& end = *command.mutable_end_client();
+    end.set_attachment_id(id);
+    end.set_reason(absl::StrCat("the client of ", Describe(leaver.rank), " has left"));
+    end.set_beyond_only(true);
+    end.set_last_sequence(last_sequence);
+    context_.SendTo(attachment.rank, std::move(command));
+  }
 }
 
 void GroupAttachments::End(Attachment& attachment, uint64_t id, const std::string& why) {

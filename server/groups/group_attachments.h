@@ -76,6 +76,7 @@ class GroupAttachments {
   };
 
   absl::Status Check(const TicketWanted& event) const;
+  void TellOfLeaver(const Attachment& leaver, uint64_t last_sequence);
   void End(Attachment& attachment, uint64_t id, const std::string& why);
   void EndPeriod(const std::string& buffer, const std::string& why);
   // The attachment is over; its worker's last word.

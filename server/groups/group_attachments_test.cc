@@ -231,6 +231,30 @@ TEST_F(GroupAttachmentsTest, GivenAClientThatGoesWithoutAWordThenTheOthersOfTheB
   EXPECT_TRUE(group_.finished.at(7).status.ok());
 }
 
+TEST_F(GroupAttachmentsTest, GivenAClientThatLeavesThenTheOthersAreNotToWaitForIt) {
+  group_.Do(group_.MakeBuffer("c", 3));
+  group_.Settle();
+  const SendCommand leaver = Attach(5, 0);
+  const SendCommand other = Attach(6, 1);
+  Want(7, 2, "c");
+  TakeServe();
+  End(leaver, true, true, 4);
+  const auto told = group_.Take(Kind::kEndClient);
+  ASSERT_EQ(told.size(), 1u) << "that of another buffer is not";
+  EXPECT_EQ(told[0].worker, "workers/w1");
+  const v1::EndClientCommand& end = told[0].command.end_client();
+  EXPECT_EQ(end.attachment_id(), other.command.serve_client().attachment_id());
+  EXPECT_TRUE(end.beyond_only());
+  EXPECT_EQ(end.last_sequence(), 4u);
+  EXPECT_EQ(end.reason(), "the client of rank 0 (workers/w0) has left");
+  // It may be ended all the same.
+  group_.Do(GroupDrained{8, false});
+  group_.Wait(kDrainTimeout);
+  const auto ends = group_.Take(Kind::kEndClient);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_FALSE(ends[0].command.end_client().beyond_only());
+}
+
 TEST_F(GroupAttachmentsTest, GivenAClientThatGoesInTheMiddleOfAnOperationThenTheGenerationEnds) {
   CallId call = 10;
   for (const char* reason : {"CLIENT_LOST", "DEADLINE", kReasonCommandLost}) {

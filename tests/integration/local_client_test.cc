@@ -244,6 +244,37 @@ TEST_P(LocalClientTest, AClientThatOthersWaitForIsNamedToThemLongBeforeTheirDead
   EXPECT_TRUE(next.ok()) << next.status();
 }
 
+// As one that goes: it has submitted nothing, and the others' operation cannot go on without it.
+TEST_P(LocalClientTest, AClientThatLeavesWhileOthersWaitForItIsNamedToThemToo) {
+  BufferOptions patient;
+  patient.buffer_id = "patient";
+  patient.shape = client_->GetBuffer(buffer_)->shape();
+  patient.operation_timeout = absl::Hours(1);
+  const auto buffer = client_->CreateBuffer(group_.name(), patient);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  buffer_ = buffer->name();
+  tensors_ = std::make_unique<RankTensors>(group_, buffer_, stop_.get_token());
+  AttachAll();
+  std::vector<uint64_t> commands(kRanks);
+  for (const int rank : {0, 2, 3}) {
+    const auto command = clients_[rank]->Submit(LocalBarrier{});
+    ASSERT_TRUE(command.ok()) << command.status();
+    commands[rank] = *command;
+    AwaitOperation(rank);
+  }
+  EXPECT_TRUE(clients_[1]->Detach().ok());
+  for (const int rank : {0, 2, 3}) {
+    const auto done = clients_[rank]->Wait(commands[rank], kLong);
+    const absl::Status ended = done.ok() ? done->status : done.status();
+    EXPECT_TRUE(absl::IsCancelled(ended) || absl::IsUnavailable(ended)) << ended;
+    EXPECT_THAT(Message(ended), HasSubstr("the client of rank 1 (workers/w1) has left"));
+  }
+  clients_.clear();
+  const auto next =
+      client_->WaitForNextGeneration(group_.name(), Generation(group_.generation()), kStepTimeout);
+  EXPECT_TRUE(next.ok()) << next.status();
+}
+
 TEST_P(LocalClientTest, AClientKilledInAnOperationEndsTheGenerationForAll) {
   const auto killed = AttachProcess(1, /*in_barrier=*/true);
   AttachAll(/*without=*/1);

@@ -99,11 +99,17 @@ absl::Status AttachServer::Serve(Session& session, const v1::ServeClientCommand&
   return absl::OkStatus();
 }
 
-void AttachServer::End(Generation generation, uint64_t attachment_id, const std::string& reason) {
+void AttachServer::End(Generation generation, uint64_t attachment_id, const std::string& reason,
+                       absl::optional<Sequence> beyond) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [key, entry] : entries_) {
     if (entry.generation != generation || entry.attachment_id != attachment_id) continue;
-    entry.attachment->Stop(Ended(absl::StrCat("the attachment was ended: ", reason)));
+    StopReason ended = Ended(absl::StrCat("the attachment was ended: ", reason));
+    if (beyond) {
+      entry.attachment->StopBeyond(*beyond, std::move(ended));
+    } else {
+      entry.attachment->Stop(std::move(ended));
+    }
   }
 }
 

@@ -65,7 +65,8 @@ class AttachServer {
   // attachment has been ended, or the server ends; RESOURCE_EXHAUSTED: no descriptors are left.
   absl::StatusOr<EmbeddedAttachment> AttachEmbedded(const AttachRequest& request);
   // One that is unknown or has ended is fine.
-  void End(Generation generation, uint64_t attachment_id, const std::string& reason);
+  void End(Generation generation, uint64_t attachment_id, const std::string& reason,
+           absl::optional<Sequence> beyond = absl::nullopt);
 
   const std::string& path() const { return listener_.path(); }
   // Looks at the clock now. Only for a clock that a test moves.

@@ -110,6 +110,47 @@ TEST_F(AttachServerTest, ABrokenConnectionEndsTheAttachment) {
   ExpectAllGivenBack();
 }
 
+// Nobody else will come: what it waits for does not end by itself.
+TEST_F(AttachServerTest, AClientThatWaitsForOneThatHasLeftIsEnded) {
+  BlockBarriers();
+  TestClient client = Attached();
+  ASSERT_TRUE(client.commands->Submit(LocalBarrier{}).ok());
+  path_->AwaitWaiter();
+  server_->End(Generation(7), 1, "the client of rank 1 has left", Sequence(0));
+  while (end_count() == 0) {
+    clock_.Advance(kClientLeaveGrace / 4);
+    server_->Poke();
+    std::this_thread::yield();
+  }
+  const AttachmentEnd end = AwaitEnd();
+  EXPECT_EQ(end.status.reason(), "CLIENT_LOST");
+  EXPECT_THAT(end.status.message(), HasSubstr("the client of rank 1 has left"));
+  session_->Abort({}, "a client has left");
+  EXPECT_TRUE(session_->Close().ok());
+}
+
+TEST_F(AttachServerTest, AClientGoesOnAloneUntilItWouldWaitForOneThatHasLeft) {
+  TestClient client = Attached();
+  EXPECT_TRUE(client.Run(LocalBarrier{})->status.ok());
+  server_->End(Generation(7), 1, "the client of rank 1 has left", Sequence(2));
+  for (const LocalOperation& operation :
+       {LocalOperation(LocalEmpty{}), LocalOperation(LocalBarrier{}),
+        LocalOperation(LocalEmpty{})}) {
+    const auto done = client.Run(operation);
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(done->status.ok()) << "the other has done it, too";
+  }
+  const auto waits = client.Run(LocalBarrier{});
+  EXPECT_EQ(waits.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(waits.status().message()), HasSubstr("the client of rank 1 has left"));
+  const AttachmentEnd end = AwaitEnd();
+  EXPECT_EQ(end.status.code(), 0) << "the generation lives";
+  EXPECT_TRUE(end.end.orderly());
+  EXPECT_EQ(end.end.last_sequence(), 2u);
+  EXPECT_THAT(path_->calls(), testing::ElementsAre("barrier 1", "barrier 2"));
+  ExpectAllGivenBack();
+}
+
 TEST_F(AttachServerTest, AClientThatGoesInAnOperationIsReportedBeforeItEnds) {
   BlockBarriers();
   {

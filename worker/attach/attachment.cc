@@ -103,12 +103,31 @@ void Attachment::Stop(StopReason reason) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopped_) return;
-    PERIGEE_CHECK(!reason.status.ok());
-    stopped_ = std::move(reason);
-    stopped_at_ = environment_.clock.Monotonic();
-    consumer_->Interrupt();
+    StopLocked(std::move(reason));
   }
   on_change_();
+}
+
+void Attachment::StopLocked(StopReason reason) {
+  PERIGEE_CHECK(!reason.status.ok());
+  stopped_ = std::move(reason);
+  stopped_at_ = environment_.clock.Monotonic();
+  consumer_->Interrupt();
+}
+
+// Advance, which is then called again and again, sees the client wait.
+void Attachment::StopBeyond(Sequence last, StopReason reason) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (beyond_ && beyond_->value <= last.value) return;
+    beyond_ = last;
+    beyond_reason_ = std::move(reason);
+  }
+  on_change_();
+}
+
+bool Attachment::IsBeyond(uint64_t sequence) const {
+  return !stopped_ && beyond_ && sequence > beyond_->value;
 }
 
 void Attachment::Abort(const absl::Status& aborted, absl::Span<const int32_t> lost_ranks) {
@@ -157,6 +176,13 @@ void Attachment::BeginCommand() {
   const bool late =
       !ready && executor_->idle() && environment_.clock.Monotonic() - last_news_ > limit;
   if (!taking_ || (!ready && !late)) return;
+  if (TakesSequence(*taken_)) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // Before it is begun the others need not know of it: the generation lives.
+    if (IsBeyond(executor_->last_sequence().value + 1)) StopLocked(beyond_reason_);
+    taking_ = !stopped_;
+  }
+  if (!taking_) return;
   if (!operating_) {
     // Aborted: Stop has its reason already.
     operating_ = taking_ = buffer_->BeginGuestOperation().ok();
@@ -224,6 +250,7 @@ absl::optional<AttachmentEnd> Attachment::Advance(absl::Duration now) {
   bool gives_back = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (IsBeyond(executor_->in_collective())) StopLocked(beyond_reason_);
     if (finished_ || !stopped_) return absl::nullopt;
     gives_back = !started_ || left_;
     const uint64_t sequence = executor_->in_collective();
@@ -281,6 +308,7 @@ AttachmentEnd Attachment::DescribeEnd() const {
 
 absl::Duration Attachment::NextDeadline() const {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!stopped_ && started_ && beyond_) return environment_.clock.Monotonic() + kLookAgain;
   const bool waits = stopped_ && started_ && !left_ && !reported_;
   if (!waits) return absl::InfiniteDuration();
   // A command that had just been taken may turn out to be a collective one.

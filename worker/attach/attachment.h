@@ -68,6 +68,9 @@ class Attachment final : public BufferGuest {
   bool Start();
   // Ends it; only the first reason counts. Never blocks.
   void Stop(StopReason reason);
+  // Ends it as soon as its client waits for, or submits, a collective operation behind this
+  // sequence: another rank takes part in no more.
+  void StopBeyond(Sequence last, StopReason reason);
   // Takes the steps towards its end that are due: the answer, once there is one, and once only. It
   // comes before the end where the client has left in the middle of a collective operation: the
   // generation has to end, and that ends the operation.
@@ -89,6 +92,9 @@ class Attachment final : public BufferGuest {
   // nothing is under way.
   void TakeCommand();
   void BeginCommand();
+  // With mutex_ held: whether what begins at this sequence waits for a rank that has left; 0: none.
+  bool IsBeyond(uint64_t sequence) const;
+  void StopLocked(StopReason reason);
   // How what has ended did; false where nothing has.
   bool CompleteEnded();
   // Between looks at the device and at the client's words.
@@ -119,6 +125,8 @@ class Attachment final : public BufferGuest {
   bool started_ = false;  // guarded by mutex_, as all below
   absl::optional<StopReason> stopped_;
   absl::Duration stopped_at_;
+  absl::optional<Sequence> beyond_;  // of StopBeyond
+  StopReason beyond_reason_;
   bool left_ = false;  // the thread takes no more commands
   bool reported_ = false;
   bool finished_ = false;

@@ -116,8 +116,10 @@ void CommandHandler::Run(const v1::WorkerCommand& command) {
   if (command.has_open_session()) {
     status = OpenSession(command);
   } else if (command.has_end_client()) {
-    clients_.End(Generation(command.generation()), command.end_client().attachment_id(),
-                 command.end_client().reason());
+    const v1::EndClientCommand& end = command.end_client();
+    absl::optional<Sequence> beyond;
+    if (end.beyond_only()) beyond = Sequence(end.last_sequence());
+    clients_.End(Generation(command.generation()), end.attachment_id(), end.reason(), beyond);
   } else {
     absl::StatusOr<std::shared_ptr<Session>> session =
         current_.Find(command.group(), Generation(command.generation()));
