@@ -32,6 +32,7 @@
 namespace perigee {
 
 class DirectPublication;  // kernels/direct_publication.h
+class RowProducer;        // kernels/row_producer.h
 
 enum class PeerAccess { kReadWrite, kReadOnly };
 
@@ -315,6 +316,8 @@ class DataPath {
 
   // Direct publication by this data path; null where it has none, and dispatch is the only way.
   virtual DirectPublication* publication() { return nullptr; }
+  // The producer that comes with this data path; null where none does.
+  virtual RowProducer* producer() { return nullptr; }
 
   virtual absl::optional<ErrorRecord> last_error() const = 0;
   virtual absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const = 0;

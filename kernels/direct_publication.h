@@ -71,6 +71,12 @@ class DirectPublication {
   // Local. Sends this rank's route weights [S, K] and the map of its duplicates, and zeroes its
   // padding. Null: no route weights travel. Once for a target.
   virtual absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) = 0;
+  // Local. The same where it may go on beside the operations called after it, up to Publish, which
+  // waits for it: the route weights stay as they are until then.
+  virtual absl::Status PreparePublicationBeside(const TargetPtr& target,
+                                                const float* route_weights) {
+    return PreparePublication(target, route_weights);
+  }
   // Local. The plainest producer: copies rows of hidden [S, H] to their places.
   virtual absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) = 0;
   // Collective. This rank's producer has written all its rows, before or in the order of the data

@@ -11,6 +11,7 @@
 #include "kernels/cuda/nccl_exchange.h"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/probe_copy_launch.h"
+#include "kernels/cuda/product_launch.h"
 #include "kernels/cuda/rank_barrier_launch.h"
 #include "kernels/cuda/reduce_gradients_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
@@ -152,7 +153,7 @@ absl::Status LoadAllKernels(int device) {
   if (!scope.ok()) return scope.status();
   for (int error : {LoadRankBarrierKernels(), LoadDispatchKernels(), LoadCombineKernels(),
                     LoadPrefetchKernels(), LoadRunExpertsKernels(), LoadReduceGradientsKernels(),
-                    LoadProbeCopyKernels(), LoadStagedKernels()}) {
+                    LoadProbeCopyKernels(), LoadProductKernels(), LoadStagedKernels()}) {
     if (error != 0) return CudaStatus(error, "loading kernels");
   }
   return absl::OkStatus();

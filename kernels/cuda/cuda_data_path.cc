@@ -21,7 +21,7 @@ void SetWord(uint32_t& word, bool value) {
   std::atomic_ref<uint32_t>(word).store(value ? 1 : 0, std::memory_order_release);
 }
 
-class CudaDataPath final : public DataPath, public DirectPublication {
+class CudaDataPath final : public DataPath, public DirectPublication, public RowProducer {
  public:
   explicit CudaDataPath(CudaRank rank) : rank_(std::move(rank)) {}
   ~CudaDataPath() override {
@@ -74,6 +74,10 @@ class CudaDataPath final : public DataPath, public DirectPublication {
   absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override {
     return Timed([&] { return QueuePreparePublication(rank_, target, route_weights); });
   }
+  absl::Status PreparePublicationBeside(const TargetPtr& target,
+                                        const float* route_weights) override {
+    return Timed([&] { return QueuePreparationBeside(rank_, target, route_weights); });
+  }
   absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override {
     return Timed([&] { return QueueStoreRows(rank_, target, hidden); });
   }
@@ -83,8 +87,17 @@ class CudaDataPath final : public DataPath, public DirectPublication {
   }
   void DropTarget() override {
     if (rank_.live.target != Sequence()) rank_.live = LiveRows();
+    const absl::Status status = OnDevice([&] { return WaitForPreparation(rank_); });
+    if (!status.ok()) Abort(-1, std::string(status.message()));
   }
   DirectPublication* publication() override { return this; }
+  absl::Status Produce(const ProductInput& input, BFloat16* output) override {
+    return Timed([&] { return QueueProduce(rank_, input, output); });
+  }
+  absl::Status ProduceInto(const ProductInput& input, const TargetPtr& target) override {
+    return Timed([&] { return QueueProduceInto(rank_, input, target); });
+  }
+  RowProducer* producer() override { return this; }
   absl::Status Decline(Sequence sequence) override {
     return Timed([&] { return QueueDecline(rank_, sequence); });
   }

@@ -172,9 +172,24 @@ absl::Status QueueExit(CudaRank& rank) {
   return LaunchStatus(rank, LaunchExitBarrier(rank.target(), rank.view, mark), "exit barrier");
 }
 
+absl::StatusOr<LaneBeside> MakeLane(int device, StreamPriority priority) {
+  auto stream = PooledStream::Take(device, priority);
+  if (!stream.ok()) return stream.status();
+  auto begin = Event::Create(device);
+  if (!begin.ok()) return begin.status();
+  auto end = Event::Create(device);
+  if (!end.ok()) return end.status();
+  return LaneBeside{*std::move(stream), *std::move(begin), *std::move(end)};
+}
+
 absl::Status WaitForBeside(CudaRank& rank) {
   if (!rank.beside) return absl::OkStatus();
   return rank.lane.end->MakeWait((*rank.stream)->get());
+}
+
+absl::Status WaitForPreparation(CudaRank& rank) {
+  if (!std::exchange(rank.prepares_beside, false)) return absl::OkStatus();
+  return rank.preparation.end->MakeWait((*rank.stream)->get());
 }
 
 absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank) {

@@ -57,7 +57,7 @@ struct PrefetchBeside {
   WantedWeights weights;
 };
 
-// Where such copies run, and the marks by which the rank's own stream and they wait for each other.
+// Where such work runs, and the marks by which the rank's own stream and they wait for each other.
 struct LaneBeside {
   std::unique_ptr<PooledStream> stream;
   std::unique_ptr<Event> begin;  // in the rank's stream
@@ -76,8 +76,10 @@ struct CudaRank : RankShape {
   std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
   std::unique_ptr<PinnedObject<HostPage>> page;
   std::unique_ptr<PooledStream> stream;
-  LaneBeside lane;                                      // null before the first copies beside
-  absl::optional<PrefetchBeside> beside;                // not joined yet
+  LaneBeside lane;                        // null before the first copies beside
+  absl::optional<PrefetchBeside> beside;  // not joined yet
+  LaneBeside preparation;        // where publications are prepared beside; null before the first
+  bool prepares_beside = false;  // and the rank's stream does not wait for it yet
   std::unique_ptr<PrivateDeviceMemory> expert_scratch;  // grows with the largest H' seen
   std::shared_ptr<PlanPool> plans;
   std::unique_ptr<Progress> progress;
@@ -117,8 +119,11 @@ absl::Status QueueExit(CudaRank& rank);
 // The mark of the operation begun, before it is noted as queued.
 OperationMark MarkOf(const CudaRank& rank, Operation operation);
 
-// Makes the rank's stream wait for what runs beside it.
+absl::StatusOr<LaneBeside> MakeLane(int device, StreamPriority priority);
+// Makes the rank's stream wait for the prefetch that runs beside it.
 absl::Status WaitForBeside(CudaRank& rank);
+// The same for a publication that is prepared beside it.
+absl::Status WaitForPreparation(CudaRank& rank);
 
 // A mark in the rank's stream, with timing.
 absl::StatusOr<std::unique_ptr<Event>> RecordEvent(CudaRank& rank);

@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_rank.h"
 #include "kernels/direct_publication.h"
+#include "kernels/row_producer.h"
 
 namespace perigee {
 
@@ -24,9 +25,15 @@ absl::StatusOr<TargetPtr> QueuePrepareDispatch(CudaRank& rank, Sequence sequence
                                                const TargetInput& input);
 absl::Status QueuePreparePublication(CudaRank& rank, const TargetPtr& target,
                                      const float* route_weights);
+// On a stream of its own, up to the publication.
+absl::Status QueuePreparationBeside(CudaRank& rank, const TargetPtr& target,
+                                    const float* route_weights);
 absl::Status QueueStoreRows(CudaRank& rank, const TargetPtr& target, const BFloat16* hidden);
 absl::StatusOr<PlanPtr> QueuePublish(CudaRank& rank, Sequence sequence, const TargetPtr& target,
                                      const DispatchOutput& output);
+
+absl::Status QueueProduce(CudaRank& rank, const ProductInput& input, BFloat16* output);
+absl::Status QueueProduceInto(CudaRank& rank, const ProductInput& input, const TargetPtr& target);
 
 absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                                   const ExpertWeights& weights);

@@ -57,17 +57,6 @@ absl::Status QueueStaleSlot(CudaRank& rank, const CudaPlan& plan) {
   return LaunchStatus(rank, error, "prefetch");
 }
 
-absl::Status MakeLane(CudaRank& rank) {
-  auto stream = PooledStream::Take(rank.device, StreamPriority::kNormal);
-  if (!stream.ok()) return stream.status();
-  auto begin = Event::Create(rank.device);
-  if (!begin.ok()) return begin.status();
-  auto end = Event::Create(rank.device);
-  if (!end.ok()) return end.status();
-  rank.lane = {*std::move(stream), *std::move(begin), *std::move(end)};
-  return absl::OkStatus();
-}
-
 // Behind what the rank's stream holds now.
 absl::Status FillSlotsBeside(CudaRank& rank, const CudaPlan& plan, const ExpertWeights& weights) {
   LaunchTarget target = rank.target();
@@ -107,7 +96,9 @@ absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPt
                                                    " runs beside, expected a join before another"));
   }
   if (rank.lane.stream == nullptr) {
-    if (absl::Status status = MakeLane(rank); !status.ok()) return status;
+    auto lane = MakeLane(rank.device, StreamPriority::kNormal);
+    if (!lane.ok()) return lane.status();
+    rank.lane = *std::move(lane);
   }
   auto prefetch = CheckPrefetch(rank, sequence, handle, weights);
   if (!prefetch.ok()) return prefetch.status();

@@ -1,6 +1,8 @@
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "kernels/cuda/cuda_target.h"
 #include "kernels/cuda/dispatch_launch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/rank/publication_checks.h"
@@ -8,41 +10,53 @@
 namespace perigee {
 namespace {
 
-class CudaTarget final : public TargetHandle {
- public:
-  CudaTarget(const CudaRank& rank, std::shared_ptr<CudaPlan> plan) : plan_(std::move(plan)) {
-    producer_.dst = plan_->view().dst;
-    for (const ShardView& shard : rank.shards) producer_.rows.push_back(shard.rows);
-    producer_.logical_rows = rank.logical_rows();
-  }
-
-  ObjectTag tag() const override { return plan_->tag(); }
-  int32_t token_count() const override { return plan_->facts().token_count; }
-  const ProducerView& producer() const override { return producer_; }
-  const std::shared_ptr<CudaPlan>& plan() const { return plan_; }
-  TargetFacts facts() const { return {tag(), plan_->rank(), token_count()}; }
-
- private:
-  const std::shared_ptr<CudaPlan> plan_;  // complete when it is published
-  ProducerView producer_;
-};
-
-absl::StatusOr<const CudaTarget*> CudaTargetOf(const TargetPtr& target) {
-  if (target == nullptr) return absl::InvalidArgumentError("target is null");
-  const auto* cuda_target = dynamic_cast<const CudaTarget*>(target.get());
-  if (cuda_target != nullptr) return cuda_target;
-  return absl::InvalidArgumentError("target was made by another backend, expected cuda");
-}
-
 SendArguments SendOf(const CudaTarget& target, const BFloat16* hidden, const float* route_weights) {
   return {hidden, route_weights, target.facts().token_count, target.plan()->view()};
 }
 
-// A local step of the target, noted as queued.
-OperationMark NoteLocal(CudaRank& rank, Operation operation) {
-  const OperationMark mark = MarkOf(rank, operation);
-  rank.queued.push_back({.mark = mark, .live_before = rank.live});
-  return mark;
+// Where a preparation runs beside the producer. Its blocks come before those of the producer, which
+// would leave it no SM until they have ended.
+absl::Status MakePreparationLane(CudaRank& rank) {
+  if (rank.preparation.stream != nullptr) return absl::OkStatus();
+  auto lane = MakeLane(rank.device, StreamPriority::kHigh);
+  if (!lane.ok()) return lane.status();
+  rank.preparation = *std::move(lane);
+  return absl::OkStatus();
+}
+
+absl::Status LaunchBeside(CudaRank& rank, const SendArguments& send) {
+  absl::Status status = rank.preparation.begin->Record((*rank.stream)->get());
+  const LaunchTarget target = {(*rank.preparation.stream)->get(), rank.sms->sms(),
+                               /*programmatic_launch=*/false};
+  if (status.ok()) status = rank.preparation.begin->MakeWait(target.stream);
+  if (!status.ok()) return status;
+  const int error = LaunchSendRoutes(target, rank.view, send);
+  if (status = LaunchStatus(rank, error, "prepare publication"); !status.ok()) return status;
+  return rank.preparation.end->Record(target.stream);
+}
+
+absl::Status QueuePreparation(CudaRank& rank, const TargetPtr& handle, const float* route_weights,
+                              bool beside) {
+  absl::Status status = rank.progress->BeginLocal(Operation::kPreparePublication);
+  if (!status.ok()) return status;
+  const auto target = CudaTargetOf(handle);
+  if (!target.ok()) return target.status();
+  const TargetFacts facts = (*target)->facts();
+  if (status = CheckPreparePublication(rank, facts, route_weights); !status.ok()) return status;
+  if (beside) status = MakePreparationLane(rank);
+  if (!status.ok()) return status;
+  NoteLocal(rank, Operation::kPreparePublication);
+  const SendArguments send = SendOf(**target, nullptr, route_weights);
+  if (beside) {
+    status = LaunchBeside(rank, send);
+    if (!status.ok()) rank.progress->Abort(-1, std::string(status.message()));
+    rank.prepares_beside = status.ok();
+  } else {
+    const int error = LaunchSendRoutes(rank.target(), rank.view, send);
+    status = LaunchStatus(rank, error, "prepare publication");
+  }
+  if (status.ok()) rank.live = LivePrepared(facts, route_weights);
+  return status;
 }
 
 }  // namespace
@@ -68,20 +82,14 @@ absl::StatusOr<TargetPtr> QueuePrepareDispatch(CudaRank& rank, Sequence sequence
   return std::make_shared<const CudaTarget>(rank, *std::move(plan));
 }
 
-absl::Status QueuePreparePublication(CudaRank& rank, const TargetPtr& handle,
+absl::Status QueuePreparePublication(CudaRank& rank, const TargetPtr& target,
                                      const float* route_weights) {
-  absl::Status status = rank.progress->BeginLocal(Operation::kPreparePublication);
-  if (!status.ok()) return status;
-  const auto target = CudaTargetOf(handle);
-  if (!target.ok()) return target.status();
-  const TargetFacts facts = (*target)->facts();
-  if (status = CheckPreparePublication(rank, facts, route_weights); !status.ok()) return status;
-  NoteLocal(rank, Operation::kPreparePublication);
-  const SendArguments send = SendOf(**target, nullptr, route_weights);
-  const int error = LaunchSendRoutes(rank.target(), rank.view, send);
-  if (status = LaunchStatus(rank, error, "prepare publication"); !status.ok()) return status;
-  rank.live = LivePrepared(facts, route_weights);
-  return absl::OkStatus();
+  return QueuePreparation(rank, target, route_weights, /*beside=*/false);
+}
+
+absl::Status QueuePreparationBeside(CudaRank& rank, const TargetPtr& target,
+                                    const float* route_weights) {
+  return QueuePreparation(rank, target, route_weights, /*beside=*/true);
 }
 
 absl::Status QueueStoreRows(CudaRank& rank, const TargetPtr& handle, const BFloat16* hidden) {
@@ -111,10 +119,17 @@ absl::StatusOr<PlanPtr> QueuePublish(CudaRank& rank, Sequence sequence, const Ta
   const OperationMark mark = MarkOf(rank, Operation::kPublish);
   const EntryArguments entry =
       NoteEntry(rank, descriptor, 0, {.mark = mark, .spoils_shard = true, .plan = plan});
+  LaunchTarget publish_target = rank.target();
+  // The kernel ahead is not all that it waits for then.
+  if (rank.prepares_beside) publish_target.programmatic_launch = false;
+  if (status = WaitForPreparation(rank); !status.ok()) {
+    rank.progress->Abort(-1, std::string(status.message()));
+    return status;
+  }
   // Alone, the kernel that expands may have more SMs.
   const bool expands_here = rank.local_sms <= rank.sms->sms();
   const PlanView& view = plan->view();
-  int error = LaunchPublish(rank.target(), rank.view, mark, entry, view, expands_here);
+  int error = LaunchPublish(publish_target, rank.view, mark, entry, view, expands_here);
   if (error == 0 && !expands_here) {
     error = LaunchExpand(rank.local_target(), rank.view, mark, view, /*own_too=*/true);
   }

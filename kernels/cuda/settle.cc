@@ -206,7 +206,9 @@ bool HasFailed(const CudaRank& rank) {
 }  // namespace
 
 absl::Status WaitForStream(CudaRank& rank) {
-  if (absl::Status status = WaitForBeside(rank); !status.ok()) {
+  absl::Status status = WaitForBeside(rank);
+  if (status.ok()) status = WaitForPreparation(rank);
+  if (!status.ok()) {
     rank.progress->Abort(-1, std::string(status.message()));
     return status;
   }

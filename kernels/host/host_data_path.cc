@@ -11,11 +11,13 @@
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
 #include "kernels/host/prefetch.h"
+#include "kernels/host/produce.h"
 #include "kernels/host/publish.h"
 #include "kernels/host/reduce_gradients.h"
 #include "kernels/host/run_experts.h"
 #include "kernels/rank/argument_checks.h"
 #include "kernels/rank/plan_output.h"
+#include "kernels/row_producer.h"
 
 namespace perigee {
 namespace {
@@ -35,7 +37,7 @@ std::unique_ptr<Collective> MakeCollective(const HostRank& rank, const DataPathO
   return std::make_unique<Collective>(std::move(collective));
 }
 
-class HostDataPath final : public DataPath, public DirectPublication {
+class HostDataPath final : public DataPath, public DirectPublication, public RowProducer {
  public:
   explicit HostDataPath(HostRank rank) : rank_(std::move(rank)) {}
 
@@ -100,6 +102,13 @@ class HostDataPath final : public DataPath, public DirectPublication {
     if (rank_.live.target != Sequence()) rank_.live = LiveRows();
   }
   DirectPublication* publication() override { return this; }
+  absl::Status Produce(const ProductInput& input, BFloat16* output) override {
+    return HostProduce(rank_, input, output);
+  }
+  absl::Status ProduceInto(const ProductInput& input, const TargetPtr& target) override {
+    return HostProduceInto(rank_, input, target);
+  }
+  RowProducer* producer() override { return this; }
   absl::Status Decline(Sequence sequence) override { return rank_.collective->Decline(sequence); }
 
   // Every operation has ended when its call returns.

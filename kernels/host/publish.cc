@@ -7,7 +7,6 @@
 #include "kernels/host/host_plan.h"
 #include "kernels/host/local_rows.h"
 #include "kernels/rank/plan_output.h"
-#include "kernels/rank/publication_checks.h"
 
 namespace perigee {
 namespace {
@@ -41,6 +40,12 @@ absl::StatusOr<const HostTarget*> HostTargetOf(const TargetPtr& target) {
 }
 
 }  // namespace
+
+absl::StatusOr<TargetFacts> HostTargetFacts(const TargetPtr& target) {
+  const absl::StatusOr<const HostTarget*> host_target = HostTargetOf(target);
+  if (!host_target.ok()) return host_target.status();
+  return (*host_target)->facts();
+}
 
 absl::StatusOr<TargetPtr> HostPrepareDispatch(HostRank& rank, Sequence sequence,
                                               const TargetInput& input) {

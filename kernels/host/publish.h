@@ -10,8 +10,12 @@
 #include "absl/status/statusor.h"
 #include "kernels/direct_publication.h"
 #include "kernels/host/host_rank.h"
+#include "kernels/rank/publication_checks.h"
 
 namespace perigee {
+
+// Of a target of this backend; INVALID_ARGUMENT: it is none.
+absl::StatusOr<TargetFacts> HostTargetFacts(const TargetPtr& target);
 
 absl::StatusOr<TargetPtr> HostPrepareDispatch(HostRank& rank, Sequence sequence,
                                               const TargetInput& input);

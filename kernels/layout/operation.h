@@ -24,6 +24,7 @@ enum class Operation : uint32_t {
   kPreparePublication = 10,  // local
   kStoreRows = 11,           // local
   kPublish = 12,
+  kProduce = 15,  // local
 };
 
 // What all ranks must agree on before a collective operation touches a peer's memory. Token counts

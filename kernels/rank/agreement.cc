@@ -202,6 +202,8 @@ std::string OperationName(uint32_t operation) {
       return "store rows";
     case Operation::kPublish:
       return "publish";
+    case Operation::kProduce:
+      return "produce";
     case Operation::kProbeCopy:
       return "copy probe";
   }

@@ -14,6 +14,8 @@ std::string DescribeOwner(RankId rank, const ObjectTag& tag) {
                       tag.generation.value);
 }
 
+}  // namespace
+
 absl::Status CheckTarget(const RankShape& shape, const TargetFacts& target) {
   const ObjectTag here = shape.TagOf(target.tag.sequence);
   if (target.rank != shape.rank || target.tag != here) {
@@ -30,8 +32,6 @@ absl::Status CheckTarget(const RankShape& shape, const TargetFacts& target) {
       absl::StrCat("target of sequence ", target.tag.sequence.value, " is dead, ", living,
                    ": it was published, dropped, or another operation has written the shard"));
 }
-
-}  // namespace
 
 absl::Status CheckPrepareDispatch(const RankShape& shape, const TargetInput& input) {
   absl::Status status = ValidateTokenCount(shape.geometry, shape.rank, input.token_count);

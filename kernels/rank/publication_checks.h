@@ -21,6 +21,9 @@ struct TargetFacts {
   int32_t token_count = 0;
 };
 
+// The target that lives here.
+absl::Status CheckTarget(const RankShape& shape, const TargetFacts& target);
+
 absl::Status CheckPrepareDispatch(const RankShape& shape, const TargetInput& input);
 absl::Status CheckPreparePublication(const RankShape& shape, const TargetFacts& target,
                                      const float* route_weights);

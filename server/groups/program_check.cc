@@ -103,6 +103,14 @@ absl::Status CheckPublication(int index, const v1::ProgramOperation& operation,
   }
 }
 
+absl::Status CheckProduce(int index, const v1::ProduceOperation& operation,
+                          const v1::BufferShape& shape) {
+  OperationCheck check(index, "produce", shape);
+  check.Named("a", operation.a()).Named("b", operation.b());
+  if (operation.has_target()) return check.Named("target", operation.target()).status();
+  return check.Named("output", operation.output()).status();
+}
+
 absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
                             const v1::BufferShape& shape) {
   switch (operation.operation_case()) {
@@ -140,6 +148,8 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::kStoreRows:
     case v1::ProgramOperation::kPublish:
       return CheckPublication(index, operation, shape);
+    case v1::ProgramOperation::kProduce:
+      return CheckProduce(index, operation.produce(), shape);
     case v1::ProgramOperation::kProbeCopy:
       if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) {
         return absl::OkStatus();
@@ -156,7 +166,7 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
       absl::StrCat("operation ", index,
                    " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
                    "barrier, probe_copy, reduce_gradients, prepare_dispatch, "
-                   "prepare_publication, store_rows or publish"));
+                   "prepare_publication, store_rows, publish or produce"));
 }
 
 absl::Status CheckKeptDurations(const v1::Program& program) {

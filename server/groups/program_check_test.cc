@@ -87,5 +87,21 @@ TEST(CheckProgram, ABufferWithoutWeightsRunsNoExperts) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("keeps no weights"));
 }
 
+TEST(CheckProgram, AProducerHasTwoFactorsAndAPlace) {
+  const auto error = [](const std::string& text) {
+    return std::string(CheckProgram(Parse(text), Shape(0)).message());
+  };
+  EXPECT_EQ(error("operations { produce { a: 'a' b: 'b' output: 'x' } }"), "");
+  EXPECT_EQ(error("operations { produce { a: 'a' b: 'b' target: 't' } }"), "");
+  EXPECT_EQ(error("operations { produce { b: 'b' output: 'x' } }"),
+            "operation 0 (produce): a is empty, expected a name");
+  EXPECT_EQ(error("operations { produce { a: 'a' output: 'x' } }"),
+            "operation 0 (produce): b is empty, expected a name");
+  EXPECT_EQ(error("operations { produce { a: 'a' b: 'b' } }"),
+            "operation 0 (produce): output is empty, expected a name");
+  EXPECT_EQ(error("operations { produce { a: 'a' b: 'b' target: '' } }"),
+            "operation 0 (produce): target is empty, expected a name");
+}
+
 }  // namespace
 }  // namespace perigee

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "kernels/direct_publication.h"
+#include "kernels/row_producer.h"
 #include "tests/contract/forwarding_backend.h"
 
 namespace perigee {
 namespace {
 
-class SettledDataPath final : public DataPath, public DirectPublication {
+class SettledDataPath final : public DataPath, public DirectPublication, public RowProducer {
  public:
   explicit SettledDataPath(std::unique_ptr<DataPath> path) : path_(std::move(path)) {}
 
@@ -45,6 +46,10 @@ class SettledDataPath final : public DataPath, public DirectPublication {
   absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override {
     return Settle(path_->publication()->PreparePublication(target, route_weights));
   }
+  absl::Status PreparePublicationBeside(const TargetPtr& target,
+                                        const float* route_weights) override {
+    return Settle(path_->publication()->PreparePublicationBeside(target, route_weights));
+  }
   absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override {
     return Settle(path_->publication()->StoreRows(target, hidden));
   }
@@ -56,6 +61,13 @@ class SettledDataPath final : public DataPath, public DirectPublication {
   DirectPublication* publication() override {
     return path_->publication() == nullptr ? nullptr : this;
   }
+  absl::Status Produce(const ProductInput& input, BFloat16* output) override {
+    return Settle(path_->producer()->Produce(input, output));
+  }
+  absl::Status ProduceInto(const ProductInput& input, const TargetPtr& target) override {
+    return Settle(path_->producer()->ProduceInto(input, target));
+  }
+  RowProducer* producer() override { return path_->producer() == nullptr ? nullptr : this; }
   absl::Status Decline(Sequence sequence) override { return Settle(path_->Decline(sequence)); }
   absl::Status Synchronize() override { return path_->Synchronize(); }
 

@@ -233,7 +233,8 @@ TEST_F(ServiceTest, TensorsThatDoNotFitAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << what << ": " << status;
   };
   refused("too many tokens", View(v1::TENSOR_DTYPE_BFLOAT16, {12, 16}, layer_.hidden));
-  refused("another width", View(v1::TENSOR_DTYPE_BFLOAT16, {6, 32}, layer_.hidden));
+  const std::vector<BFloat16> odd(6 * 15);
+  refused("another width", View(v1::TENSOR_DTYPE_BFLOAT16, {6, 15}, odd));
   v1::Group other = group_;
   other.set_generation(group_.generation() + 7);
   RankTensors late(other, buffer_, {});

@@ -133,6 +133,8 @@ std::string WireOperationName(uint32_t operation) {
       return "store_rows";
     case Operation::kPublish:
       return "publish";
+    case Operation::kProduce:
+      return "produce";
     case Operation::kNone:
       return "";
   }

@@ -25,11 +25,20 @@ bool WritesShard(const v1::ProgramOperation& operation) {
 
 }  // namespace
 
+// As many rows as what they are produced from, where that is sound; if not, the operation is
+// refused.
+TensorSpec OperationLauncher::SpecOf(const v1::Program& program, const OutputTensor& output) const {
+  if (!output.produced_by) return output.spec;
+  const auto a = site_.tensors.Find(program.operations(*output.produced_by).produce().a());
+  if (!a.ok() || (*a)->spec().shape[0] > site_.shape.geometry.tokens) return output.spec;
+  return MakeTensorSpec(output.spec.dtype, {(*a)->spec().shape[0], output.spec.shape[1]});
+}
+
 absl::Status OperationLauncher::TakeOutputs(const v1::Program& program, uint64_t program_id) {
   const std::string reason = absl::StrCat("program ", program_id, " has not written it");
   for (const OutputTensor& output : OutputsOf(program, site_.shape)) {
     absl::StatusOr<std::shared_ptr<StoredTensor>> tensor =
-        site_.tensors.TakeForOutput(output.name, output.spec, reason);
+        site_.tensors.TakeForOutput(output.name, SpecOf(program, output), reason);
     if (!tensor.ok()) return tensor.status();
     outputs_[output.name] = *std::move(tensor);
   }
@@ -56,11 +65,13 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
     case v1::ProgramOperation::kPrepareDispatch:
       return PrepareDispatch(operation.prepare_dispatch(), sequence);
     case v1::ProgramOperation::kPreparePublication:
-      return PreparePublication(operation.prepare_publication());
+      return PreparePublication(operation.prepare_publication(), beside);
     case v1::ProgramOperation::kStoreRows:
       return StoreRows(operation.store_rows());
     case v1::ProgramOperation::kPublish:
       return Publish(operation.publish(), sequence);
+    case v1::ProgramOperation::kProduce:
+      return Produce(operation.produce());
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;
   }
@@ -81,7 +92,7 @@ Failure OperationLauncher::Settle() {
   for (const std::string& plan : launched.plans) site_.objects.ForgetPlan(plan);
   const std::string why = absl::StrCat("an operation up to sequence ",
                                        site_.objects.last_sequence().value, " ended early");
-  for (const v1::CombineOperation* combine : launched.combines) SpoilOutputs(*combine, why);
+  for (const std::string& output : launched.outputs) site_.tensors.MarkUndefined(output, why);
   if (!failure.record && failure.status.code() == absl::StatusCode::kFailedPrecondition) {
     failure.status = WithReason(failure.status, kReasonStaleWeights);
   }
@@ -164,7 +175,8 @@ Failure OperationLauncher::PrepareDispatch(const v1::PrepareDispatchOperation& o
   return failure;
 }
 
-Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperation& operation) {
+Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperation& operation,
+                                              bool beside) {
   const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
   if (!target.ok()) return Refused(target.status());
   std::shared_ptr<StoredTensor> weights;
@@ -178,7 +190,7 @@ Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperat
   if (operation.tokens_size() > 0) token = &operation.tokens(site_.memory.rank().value);
   if (token != nullptr && token->empty()) token = nullptr;
   return operations_.PreparePublication(operation.target(), Elements<float>(weights),
-                                        weights != nullptr, token);
+                                        weights != nullptr, token, beside);
 }
 
 Failure OperationLauncher::StoreRows(const v1::StoreRowsOperation& operation) {
@@ -188,6 +200,36 @@ Failure OperationLauncher::StoreRows(const v1::StoreRowsOperation& operation) {
                                 (*target)->token_count(), site_.shape.hidden);
   if (!hidden.ok()) return Refused(hidden.status());
   return operations_.StoreRows(operation.target(), Elements<BFloat16>(*hidden));
+}
+
+absl::StatusOr<ProductInput> OperationLauncher::FindFactors(
+    const v1::ProduceOperation& operation) const {
+  const auto a = site_.tensors.Find(operation.a());
+  if (!a.ok()) return a.status();
+  const TensorSpec& spec = (*a)->spec();
+  if (spec.dtype != v1::TENSOR_DTYPE_BFLOAT16 || spec.shape.size() != 2) {
+    return StaleObject(absl::StrCat("tensor '", operation.a(), "' is ", Describe(spec),
+                                    ", expected bfloat16 [n, C]"));
+  }
+  const auto b =
+      FindInput(operation.b(), v1::TENSOR_DTYPE_BFLOAT16, spec.shape[1], site_.shape.hidden);
+  if (!b.ok()) return b.status();
+  return ProductInput{Elements<BFloat16>(*a), Elements<BFloat16>(*b),
+                      static_cast<int32_t>(spec.shape[1]), static_cast<int32_t>(spec.shape[0])};
+}
+
+Failure OperationLauncher::Produce(const v1::ProduceOperation& operation) {
+  const absl::StatusOr<ProductInput> input = FindFactors(operation);
+  if (!input.ok()) return Refused(input.status());
+  if (operation.has_target()) return operations_.ProduceInto(*input, operation.target());
+  Failure failure =
+      operations_.Produce(*input, Elements<BFloat16>(outputs_.at(operation.output())));
+  if (failure.status.ok()) {
+    PutOutput(operation.output());
+  } else if (failure.record) {
+    site_.tensors.MarkUndefined(operation.output(), "what produces it has ended early");
+  }
+  return failure;
 }
 
 Failure OperationLauncher::Publish(const v1::PublishOperation& operation, Sequence sequence) {
@@ -238,12 +280,13 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
   Failure failure = operations_.Combine(sequence, *plan, output);
   if (failure.status.ok()) {
     unsettled_.rows = true;
-    unsettled_.combines.push_back(&operation);
-    // There was room for the names when the outputs were taken.
-    PERIGEE_CHECK(PutOutputs(operation).ok());
+    PutOutput(operation.output());
+    if (gathers) PutOutput(operation.route_weights_output());
   } else if (failure.record) {
-    SpoilOutputs(operation,
-                 absl::StrCat("the combine of sequence ", sequence.value, " ended early"));
+    const std::string why =
+        absl::StrCat("the combine of sequence ", sequence.value, " ended early");
+    site_.tensors.MarkUndefined(operation.output(), why);
+    if (gathers) site_.tensors.MarkUndefined(operation.route_weights_output(), why);
   }
   return failure;
 }
@@ -265,18 +308,10 @@ Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
   return failure;
 }
 
-void OperationLauncher::SpoilOutputs(const v1::CombineOperation& operation,
-                                     const std::string& reason) {
-  site_.tensors.MarkUndefined(operation.output(), reason);
-  if (operation.route_weights_output().empty()) return;
-  site_.tensors.MarkUndefined(operation.route_weights_output(), reason);
-}
-
-absl::Status OperationLauncher::PutOutputs(const v1::CombineOperation& operation) {
-  absl::Status status = site_.tensors.Put(operation.output(), outputs_.at(operation.output()));
-  if (!status.ok() || operation.route_weights_output().empty()) return status;
-  return site_.tensors.Put(operation.route_weights_output(),
-                           outputs_.at(operation.route_weights_output()));
+// There was room for the name when the output was taken.
+void OperationLauncher::PutOutput(const std::string& name) {
+  if (site_.data_path.queues()) unsettled_.outputs.push_back(name);
+  PERIGEE_CHECK(site_.tensors.Put(name, outputs_.at(name)).ok());
 }
 
 absl::optional<v1::PlanSummary> OperationLauncher::SummariseLastPlan() const {

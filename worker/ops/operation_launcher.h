@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "proto/v1/program.pb.h"
 #include "worker/ops/error_report.h"
+#include "worker/ops/program_check.h"
 #include "worker/ops/rank_operations.h"
 #include "worker/ops/tensor_store.h"
 
@@ -28,7 +29,7 @@ class OperationLauncher {
   // Where the data path queues, returns before the operation has ended; else a failure without a
   // record is a refusal: nothing was touched, and no other rank knows of it yet. `sequence` is 0
   // for local operations. beside: of a prefetch_weights that what is launched up to the next Join
-  // does not wait for.
+  // does not wait for, or of a prepare_publication up to its publish.
   Failure Launch(const v1::ProgramOperation& operation, Sequence sequence, bool beside = false);
   Failure Join() { return operations_.Join(); }
   // Takes this rank's part in an operation that it does not launch. OK when all have been told.
@@ -52,6 +53,7 @@ class OperationLauncher {
     DispatchInput input;
   };
 
+  TensorSpec SpecOf(const v1::Program& program, const OutputTensor& output) const;
   Failure Dispatch(const v1::DispatchOperation& operation, Sequence sequence);
   Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence, bool beside);
   Failure RunExperts(const v1::RunExpertsOperation& operation);
@@ -60,24 +62,25 @@ class OperationLauncher {
   Failure ProbeCopy(const v1::ProbeCopyOperation& operation);
 
   Failure PrepareDispatch(const v1::PrepareDispatchOperation& operation, Sequence sequence);
-  Failure PreparePublication(const v1::PreparePublicationOperation& operation);
+  Failure PreparePublication(const v1::PreparePublicationOperation& operation, bool beside);
   Failure StoreRows(const v1::StoreRowsOperation& operation);
+  Failure Produce(const v1::ProduceOperation& operation);
   Failure Publish(const v1::PublishOperation& operation, Sequence sequence);
 
   // A tensor of `tokens` rows, or any number where that is -1.
   absl::StatusOr<std::shared_ptr<StoredTensor>> FindInput(const std::string& name,
                                                           v1::TensorDtype dtype, int64_t tokens,
                                                           int64_t width) const;
+  absl::StatusOr<ProductInput> FindFactors(const v1::ProduceOperation& operation) const;
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
   void KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count);
-  absl::Status PutOutputs(const v1::CombineOperation& operation);
-  void SpoilOutputs(const v1::CombineOperation& operation, const std::string& why);
+  void PutOutput(const std::string& name);
 
   // What has been noted as done while it may still run.
   struct Unsettled {
     bool rows = false;
     std::vector<std::string> plans;
-    std::vector<const v1::CombineOperation*> combines;
+    std::vector<std::string> outputs;
   };
 
   const ProgramSite site_;

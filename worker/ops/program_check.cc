@@ -79,6 +79,14 @@ absl::Status Check(const v1::PublishOperation& publish) {
   return status.ok() ? CheckObjectName("plan", publish.plan()) : status;
 }
 
+absl::Status Check(const v1::ProduceOperation& produce) {
+  absl::Status status = CheckObjectName("a", produce.a());
+  if (status.ok()) status = CheckObjectName("b", produce.b());
+  if (!status.ok()) return status;
+  if (produce.has_target()) return CheckObjectName("target", produce.target());
+  return CheckObjectName("output", produce.output());
+}
+
 absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferShape& shape) {
   absl::Status status;
   switch (operation.operation_case()) {
@@ -110,6 +118,8 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
       return Check(operation.store_rows());
     case Kind::kPublish:
       return Check(operation.publish());
+    case Kind::kProduce:
+      return Check(operation.produce());
     case Kind::kProbeCopy:
       // The next rank would lose rows that it believes to have.
       if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) break;
@@ -122,15 +132,19 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
   return absl::OkStatus();
 }
 
-std::set<std::string> InputsOf(const v1::Program& program) {
+// Of the first `count` operations.
+std::set<std::string> InputsOf(const v1::Program& program, int count) {
   std::set<std::string> inputs;
-  for (const v1::ProgramOperation& operation : program.operations()) {
+  for (int index = 0; index < count; ++index) {
+    const v1::ProgramOperation& operation = program.operations(index);
     inputs.insert(operation.dispatch().hidden());
     inputs.insert(operation.dispatch().topk_experts());
     inputs.insert(operation.dispatch().route_weights());
     inputs.insert(operation.prepare_dispatch().topk_experts());
     inputs.insert(operation.prepare_publication().route_weights());
     inputs.insert(operation.store_rows().hidden());
+    inputs.insert(operation.produce().a());
+    inputs.insert(operation.produce().b());
   }
   return inputs;
 }
@@ -158,13 +172,15 @@ absl::Status CheckTimedIterations(const v1::Program& program) {
                                      " iterations, expected at most ", kMaxKeptIterations));
 }
 
-// An output is memory of its own: written by one operation, read by none.
+// An output is memory of its own: written by one operation, and read by none, but for what produce
+// makes: that is for operations after it.
 absl::Status CheckOutputs(const v1::Program& program, const BufferShape& shape) {
-  const std::set<std::string> inputs = InputsOf(program);
   std::set<std::string> outputs;
   for (const OutputTensor& output : OutputsOf(program, shape)) {
-    if (inputs.count(output.name) > 0) {
-      return InvalidProgram(absl::StrCat("output '", output.name, "' is also an input"));
+    const int reads = output.produced_by ? *output.produced_by + 1 : program.operations_size();
+    if (InputsOf(program, reads).count(output.name) > 0) {
+      return InvalidProgram(absl::StrCat("output '", output.name, "' is also an input",
+                                         output.produced_by ? " before it is produced" : ""));
     }
     if (!outputs.insert(output.name).second) {
       return InvalidProgram(absl::StrCat("output '", output.name, "' is named twice"));
@@ -205,7 +221,8 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
 
 bool IsCollective(const v1::ProgramOperation& operation) {
   return !operation.has_run_experts() && !operation.has_probe_copy() &&
-         !operation.has_prepare_publication() && !operation.has_store_rows();
+         !operation.has_prepare_publication() && !operation.has_store_rows() &&
+         !operation.has_produce();
 }
 
 const char* OperationName(const v1::ProgramOperation& operation) {
@@ -232,6 +249,8 @@ const char* OperationName(const v1::ProgramOperation& operation) {
       return "store_rows";
     case Kind::kPublish:
       return "publish";
+    case Kind::kProduce:
+      return "produce";
     case Kind::OPERATION_NOT_SET:
       break;
   }
@@ -240,15 +259,20 @@ const char* OperationName(const v1::ProgramOperation& operation) {
 
 std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape) {
   const int64_t tokens = shape.geometry.tokens;
+  const TensorSpec rows = MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {tokens, shape.hidden});
   std::vector<OutputTensor> outputs;
-  for (const v1::ProgramOperation& operation : program.operations()) {
+  for (int index = 0; index < program.operations_size(); ++index) {
+    const v1::ProgramOperation& operation = program.operations(index);
+    if (operation.has_produce() && !operation.produce().has_target()) {
+      outputs.push_back({operation.produce().output(), rows, index});
+    }
     if (!operation.has_combine()) continue;
     const v1::CombineOperation& combine = operation.combine();
-    outputs.push_back(
-        {combine.output(), MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {tokens, shape.hidden})});
+    outputs.push_back({combine.output(), rows, absl::nullopt});
     if (combine.route_weights_output().empty()) continue;
     outputs.push_back({combine.route_weights_output(),
-                       MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {tokens, shape.geometry.topk})});
+                       MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {tokens, shape.geometry.topk}),
+                       absl::nullopt});
   }
   return outputs;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/optional.h"
 #include "proto/v1/program.pb.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/tensor_spec.h"
@@ -22,18 +23,21 @@ inline constexpr int64_t kMaxKeptDurations = 100000;
 // many operations, a negative number of iterations, too many durations to keep, both operations and
 // iterations to time, an empty or malformed name, both or none of plan and saved_plan, a layer that
 // is not there, version 0, weights where none are kept, an output that is named twice or read as an
-// input.
+// input (before it is made, where produce makes it).
 absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape);
 
 // Whether all ranks take part, so that it has a sequence.
 bool IsCollective(const v1::ProgramOperation& operation);
-// dispatch, prefetch_weights, run_experts, combine, barrier or probe_copy.
+// As its field in v1.ProgramOperation: "dispatch".
 const char* OperationName(const v1::ProgramOperation& operation);
 
 // A tensor that a program writes.
 struct OutputTensor {
   std::string name;
   TensorSpec spec;
+  // The index of the produce that writes it: as many rows as its `a` has, S at most. None: another
+  // operation does.
+  absl::optional<int> produced_by;
 };
 // Of a checked program, each once.
 std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape);

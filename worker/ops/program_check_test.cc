@@ -69,6 +69,19 @@ TEST(ProgramCheckTest, GradientsAreReducedWhereTheyAreKept) {
               HasSubstr("operation 0 (reduce_gradients): the buffer keeps no gradients"));
 }
 
+TEST(ProgramCheckTest, WhatIsProducedMayBeReadBehindIt) {
+  const v1::Program program = Parse(R"(
+      operations { produce { a: "a" b: "b" output: "y" } }
+      operations { dispatch { hidden: "y" topk_experts: "t" plan: "p" } }
+      operations { produce { a: "y" b: "b" target: "t" } })");
+  EXPECT_TRUE(CheckProgram(program, Shape()).ok()) << CheckProgram(program, Shape());
+  const auto outputs = OutputsOf(program, Shape());
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].name, "y");
+  EXPECT_EQ(outputs[0].produced_by, 0);
+  EXPECT_FALSE(IsCollective(program.operations(0)));
+}
+
 TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(operations { reduce_gradients { plan: "p" layer: 2 } })", "layer is 2"},
@@ -76,6 +89,18 @@ TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
       {"operations { probe_copy { alone: true to_next_rank: true } }", "expected one at most"},
       {R"(operations { prepare_publication { target: "t" tokens: "1" tokens: "2" } } iterations: 2)",
        "expected 1 where tokens are given"},
+      {R"(operations { produce { b: "b" output: "y" } })", "operation 0 (produce): a ''"},
+      {R"(operations { produce { a: "a" output: "y" } })", "operation 0 (produce): b ''"},
+      {R"(operations { produce { a: "a" b: "b" } })", "operation 0 (produce): output ''"},
+      {R"(operations { produce { a: "a" b: "b" target: "" } })", "target ''"},
+      {R"(operations { produce { a: "y" b: "b" output: "y" } })",
+       "output 'y' is also an input before it is produced"},
+      {R"(operations { dispatch { hidden: "y" saved_plan: "p" } }
+          operations { produce { a: "a" b: "b" output: "y" } })",
+       "output 'y' is also an input before it is produced"},
+      {R"(operations { produce { a: "a" b: "b" output: "y" } }
+          operations { produce { a: "a" b: "b" output: "y" } })",
+       "output 'y' is named twice"},
       {"", "no operations"},
       {"operations {}", "operation 0 (none)"},
       {"operations { barrier {} } iterations: -1", "iterations is -1"},

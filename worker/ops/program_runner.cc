@@ -106,7 +106,8 @@ bool ProgramRunner::Step(int index) {
   const v1::ProgramOperation& operation = order_.program.operations(index);
   const absl::Duration begin = clock_.Monotonic();
   if (!Refetches(operation)) {
-    return Launch(operation, index, RunsBeside(index) ? Part::kBegin : Part::kAll, begin);
+    const bool joins = operation.has_prefetch_weights() && RunsBeside(index);
+    return Launch(operation, index, joins ? Part::kBegin : Part::kAll, begin);
   }
   v1::ProgramOperation fetch;
   fetch.mutable_prefetch_weights()->set_plan(operation.run_experts().plan());
@@ -145,7 +146,7 @@ bool ProgramRunner::Launch(const v1::ProgramOperation& operation, int index, Par
   if (failure.status.ok()) {
     if (site_.data_path.queues()) {
       running_.push_back({index, collective, part});
-      if (beside) beside_ = index;
+      if (part == Part::kBegin && beside) beside_ = index;
     } else if (part != Part::kBegin) {
       if (!order_.program.time_iterations()) Measure(index, clock_.Monotonic() - begin);
       Count(index);
@@ -161,11 +162,11 @@ bool ProgramRunner::Launch(const v1::ProgramOperation& operation, int index, Par
   return false;
 }
 
-// Where nothing queues, the copies have ended with the call.
+// Where nothing queues, what could run beside has ended with the call.
 bool ProgramRunner::RunsBeside(int index) const {
-  if (!site_.data_path.queues() || !order_.program.operations(index).has_prefetch_weights()) {
-    return false;
-  }
+  const v1::ProgramOperation& operation = order_.program.operations(index);
+  const bool may = operation.has_prefetch_weights() || operation.has_prepare_publication();
+  if (!site_.data_path.queues() || !may) return false;
   return index + 1 < order_.program.operations_size() && !waits_.Waits(index + 1, index);
 }
 

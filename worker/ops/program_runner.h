@@ -77,7 +77,8 @@ class ProgramRunner {
   bool Refetches(const v1::ProgramOperation& operation) const;
   // What every rank knows of an operation, done or not.
   void Note(const v1::ProgramOperation& operation, Sequence sequence);
-  // Whether the copies of a prefetch may run beside what follows it.
+  // Whether the copies of a prefetch, or the preparation of a publication, may run beside what
+  // follows it.
   bool RunsBeside(int index) const;
   // What is launched from here on waits for the prefetch that runs beside.
   void Join();

@@ -17,7 +17,12 @@ struct Use {
 };
 
 Use ReadsPlan(const std::string& name) { return {absl::StrCat("plan '", name, "'"), false}; }
+Use ReadsTensor(const std::string& name) { return {absl::StrCat("tensor '", name, "'"), false}; }
 Use ChangesRows() { return {"the rows in the shard", true}; }
+// Between making a target and publishing it, of what goes into the shard beside other parts.
+std::vector<Use> FillsTarget(const char* part) {
+  return {{"the rows in the shard", false}, {part, true}};
+}
 
 std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
   switch (operation.operation_case()) {
@@ -26,7 +31,7 @@ std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
       const bool plans = dispatch.saved_plan().empty();
       Use plan = ReadsPlan(plans ? dispatch.plan() : dispatch.saved_plan());
       plan.changes = plans;
-      return {plan, ChangesRows()};
+      return {plan, ChangesRows(), ReadsTensor(dispatch.hidden())};
     }
     case Kind::kPrefetchWeights:
       return {ReadsPlan(operation.prefetch_weights().plan()), {"the slots", true}};
@@ -41,10 +46,23 @@ std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
       plan.changes = true;
       return {plan, ChangesRows()};
     }
-    // The steps of a publication are of one target: each waits for the one before.
-    case Kind::kPrepareDispatch:
     case Kind::kPreparePublication:
-    case Kind::kStoreRows:
+      return FillsTarget("the target's metadata");
+    case Kind::kStoreRows: {
+      std::vector<Use> uses = FillsTarget("the target's rows");
+      uses.push_back(ReadsTensor(operation.store_rows().hidden()));
+      return uses;
+    }
+    case Kind::kProduce: {
+      const v1::ProduceOperation& produce = operation.produce();
+      std::vector<Use> uses;
+      if (produce.has_target()) uses = FillsTarget("the target's rows");
+      if (produce.has_output()) uses = {{ReadsTensor(produce.output()).what, true}};
+      uses.push_back(ReadsTensor(produce.a()));
+      uses.push_back(ReadsTensor(produce.b()));
+      return uses;
+    }
+    case Kind::kPrepareDispatch:
     case Kind::kProbeCopy:
       return {ChangesRows()};
     case Kind::kBarrier:

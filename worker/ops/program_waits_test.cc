@@ -1,7 +1,6 @@
 #include "worker/ops/program_waits.h"
 
 #include <string>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -69,7 +68,19 @@ TEST(ProgramWaitsTest, WaitsNeedTheirFlag) {
               HasSubstr("operation 1 (barrier) waits for operation 0, expected ordered_by_waits"));
 }
 
-// {earlier, later, what they share}; empty: nothing that matters.
+// What two operations share; empty: nothing that matters.
+struct UsesCase {
+  std::string earlier, later, shared;
+
+  void Expect() const {
+    const std::string first = absl::StrCat("operations { ", earlier, " } ");
+    const std::string error = Error(absl::StrCat(first, "operations { ", later, " }"));
+    EXPECT_THAT(error, HasSubstr(shared.empty() ? "accepted" : "both use " + shared + ", expected"))
+        << earlier << ", " << later;
+    EXPECT_EQ(Error(absl::StrCat(first, "operations { ", later, " waits_for: 0 }")), "accepted");
+  }
+};
+
 TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
   const std::string plan_p = R"(dispatch { plan: "p" })";
   const std::string saved_p = R"(dispatch { saved_plan: "p" })";
@@ -82,11 +93,7 @@ TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
   const std::string reduce_q = R"(reduce_gradients { plan: "q" })";
   const std::string probe = "probe_copy {}";
   const std::string barrier = "barrier {}";
-  const std::string target = R"(prepare_dispatch { target: "t" })";
-  const std::string metadata = R"(prepare_publication { target: "t" })";
-  const std::string store = R"(store_rows { target: "t" })";
-  const std::string publish_p = R"(publish { target: "t" plan: "p" })";
-  const std::tuple<std::string, std::string, std::string> cases[] = {
+  const UsesCase cases[] = {
       {plan_p, prefetch_p, "plan 'p'"},
       {prefetch_p, plan_p, "plan 'p'"},
       {plan_p, prefetch_q, ""},
@@ -106,21 +113,45 @@ TEST(ProgramWaitsTest, WhatUsesTheSameThingIsOrdered) {
       {prefetch_p, reduce_p, ""},
       {reduce_p, reduce_q, "the gradients"},
       {reduce_p, saved_p, ""},
-      {target, metadata, "the rows in the shard"},
-      {metadata, store, "the rows in the shard"},
-      {store, publish_p, "the rows in the shard"},
-      {publish_p, prefetch_p, "plan 'p'"},
-      {store, prefetch_p, ""},
       {barrier, prefetch_p, ""},
       {barrier, barrier, ""},
   };
-  for (const auto& [earlier, later, shared] : cases) {
-    const std::string first = absl::StrCat("operations { ", earlier, " } ");
-    const std::string error = Error(absl::StrCat(first, "operations { ", later, " }"));
-    EXPECT_THAT(error, HasSubstr(shared.empty() ? "accepted" : "both use " + shared + ", expected"))
-        << earlier << ", " << later;
-    EXPECT_EQ(Error(absl::StrCat(first, "operations { ", later, " waits_for: 0 }")), "accepted");
-  }
+  for (const UsesCase& uses : cases) uses.Expect();
+}
+
+// Between making a target and publishing it, its parts are filled in any order.
+TEST(ProgramWaitsTest, WhatFillsATargetIsOrderedByItsParts) {
+  const std::string prefetch_p = R"(prefetch_weights { plan: "p" })";
+  const std::string experts = R"(run_experts { plan: "p" })";
+  const std::string combine = R"(combine { plan: "p" })";
+  const std::string target = R"(prepare_dispatch { target: "t" })";
+  const std::string metadata = R"(prepare_publication { target: "t" })";
+  const std::string store = R"(store_rows { target: "t" })";
+  const std::string produce = R"(produce { a: "a" b: "b" output: "x" })";
+  const std::string produce_into = R"(produce { a: "a" b: "b" target: "t" })";
+  const std::string publish_p = R"(publish { target: "t" plan: "p" })";
+  const UsesCase cases[] = {
+      {target, metadata, "the rows in the shard"},
+      {target, store, "the rows in the shard"},
+      {metadata, store, ""},
+      {store, metadata, ""},
+      {metadata, produce_into, ""},
+      {metadata, metadata, "the target's metadata"},
+      {store, produce_into, "the target's rows"},
+      {metadata, experts, "the rows in the shard"},
+      {produce_into, combine, "the rows in the shard"},
+      {metadata, publish_p, "the rows in the shard"},
+      {store, publish_p, "the rows in the shard"},
+      {produce_into, publish_p, "the rows in the shard"},
+      {produce, combine, ""},
+      {produce, R"(dispatch { hidden: "x" saved_plan: "p" })", "tensor 'x'"},
+      {produce, R"(store_rows { target: "t" hidden: "x" })", "tensor 'x'"},
+      {produce, R"(produce { a: "x" b: "b" output: "y" })", "tensor 'x'"},
+      {produce, R"(produce { a: "a" b: "b" output: "y" })", ""},
+      {publish_p, prefetch_p, "plan 'p'"},
+      {store, prefetch_p, ""},
+  };
+  for (const UsesCase& uses : cases) uses.Expect();
 }
 
 TEST(ProgramWaitsTest, BothAreNamedWhereOneShouldWait) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/direct_publication.h"
+#include "kernels/row_producer.h"
 #include "worker/memory/buffer_memory.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/error_report.h"
@@ -53,10 +54,14 @@ class RankOperations {
   // The steps of a direct publication, of the target kept under this name.
   Failure PrepareDispatch(Sequence sequence, const std::string& target, const TargetInput& input);
   // token: null where the rank draws one of its own. One that is no good ends the target.
-  // has_weights: as of Dispatch.
+  // has_weights: as of Dispatch. beside: it may go on beside what is launched up to the
+  // publication.
   Failure PreparePublication(const std::string& target, const float* route_weights,
-                             bool has_weights, const std::string* token);
+                             bool has_weights, const std::string* token, bool beside = false);
   Failure StoreRows(const std::string& target, const BFloat16* hidden);
+  // A product, into memory of this rank or to the places of a target.
+  Failure Produce(const ProductInput& input, BFloat16* output);
+  Failure ProduceInto(const ProductInput& input, const std::string& target);
   // Spends the token. The target is over, unless there was none.
   Dispatched Publish(Sequence sequence, const std::string& target);
   // The target that lives, if one does, will not be published.
@@ -86,6 +91,7 @@ class RankOperations {
  private:
   // The data path's, or why there is none.
   absl::StatusOr<DirectPublication*> Publication() const;
+  absl::StatusOr<RowProducer*> Producer() const;
   absl::StatusOr<std::string> TakeToken(const std::string* token) const;
   // Whether nothing but a publication may write the shard. One whose token is no good any more is
   // over.

@@ -62,7 +62,8 @@ Failure RankOperations::PrepareDispatch(Sequence sequence, const std::string& na
 }
 
 Failure RankOperations::PreparePublication(const std::string& name, const float* route_weights,
-                                           bool has_weights, const std::string* token) {
+                                           bool has_weights, const std::string* token,
+                                           bool beside) {
   const absl::StatusOr<DirectPublication*> publication = Publication();
   if (!publication.ok()) return Refused(publication.status());
   const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(name);
@@ -71,7 +72,9 @@ Failure RankOperations::PreparePublication(const std::string& name, const float*
   absl::StatusOr<std::string> taken = TakeToken(token);
   if (absl::IsPermissionDenied(taken.status())) DropTarget();
   if (!taken.ok()) return Refused(taken.status());
-  const absl::Status status = (*publication)->PreparePublication(*target, route_weights);
+  const absl::Status status = beside
+                                  ? (*publication)->PreparePublicationBeside(*target, route_weights)
+                                  : (*publication)->PreparePublication(*target, route_weights);
   if (status.ok()) site_.objects.PublicationPrepared(*std::move(taken), has_weights);
   return Left(status);
 }
@@ -82,6 +85,26 @@ Failure RankOperations::StoreRows(const std::string& name, const BFloat16* hidde
   const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(name);
   if (!target.ok()) return Refused(target.status());
   return Left((*publication)->StoreRows(*target, hidden));
+}
+
+absl::StatusOr<RowProducer*> RankOperations::Producer() const {
+  RowProducer* const producer = site_.data_path.producer();
+  if (producer != nullptr) return producer;
+  return absl::UnimplementedError("this rank has no producer, expected rows that a client writes");
+}
+
+Failure RankOperations::Produce(const ProductInput& input, BFloat16* output) {
+  const absl::StatusOr<RowProducer*> producer = Producer();
+  if (!producer.ok()) return Refused(producer.status());
+  return Left((*producer)->Produce(input, output));
+}
+
+Failure RankOperations::ProduceInto(const ProductInput& input, const std::string& name) {
+  const absl::StatusOr<RowProducer*> producer = Producer();
+  if (!producer.ok()) return Refused(producer.status());
+  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(name);
+  if (!target.ok()) return Refused(target.status());
+  return Left((*producer)->ProduceInto(input, *target));
 }
 
 RankOperations::Dispatched RankOperations::Publish(Sequence sequence, const std::string& name) {

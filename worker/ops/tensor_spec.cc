@@ -45,6 +45,16 @@ const char* DtypeName(v1::TensorDtype dtype) {
   }
 }
 
+// Of a product that makes rows of the buffer.
+bool IsFactor(const TensorSpec& spec, const BufferShape& shape) {
+  const auto is_depth = [](int64_t size) {
+    return size > 0 && size % 8 == 0 && size <= kMaxProductDepth;
+  };
+  if (spec.dtype != v1::TENSOR_DTYPE_BFLOAT16 || spec.shape.size() != 2) return false;
+  return (spec.shape[0] <= shape.geometry.tokens && is_depth(spec.shape[1])) ||
+         (is_depth(spec.shape[0]) && spec.shape[1] == shape.hidden);
+}
+
 }  // namespace
 
 TensorSpec MakeTensorSpec(v1::TensorDtype dtype, std::vector<int64_t> shape) {
@@ -102,9 +112,12 @@ absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape) 
       spec.shape[1] == width) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the tensor is ", Describe(spec), ", expected bfloat16 [n, ", shape.hidden, "], int32 [n, ",
-      shape.geometry.topk, "] or float32 [n, ", shape.geometry.topk, "] with n <= ", tokens));
+  if (IsFactor(spec, shape)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the tensor is ", Describe(spec), ", expected bfloat16 [n, ", shape.hidden,
+                   "], int32 [n, ", shape.geometry.topk, "] or float32 [n, ", shape.geometry.topk,
+                   "] with n <= ", tokens, ", or of a product bfloat16 [n, C] or [C, ",
+                   shape.hidden, "] with C a multiple of 8 up to ", kMaxProductDepth));
 }
 
 TensorSpec WeightMatrixSpec(v1::WeightTarget::Kind kind, const BufferShape& shape) {

@@ -33,8 +33,12 @@ std::string Describe(const TensorSpec& spec);
 // size_bytes that is not what dtype and shape make.
 absl::StatusOr<TensorSpec> ParseTensorHeader(const v1::TensorHeader& header);
 
+// Of the factors of a product.
+inline constexpr int64_t kMaxProductDepth = 65536;
+
 // INVALID_ARGUMENT, saying what was expected, unless `spec` is [n, H] bf16, [n, K] int32 or [n, K]
-// float32 with n <= S.
+// float32 with n <= S, or a factor of a product: [n, C] or [C, H] bf16 with C a multiple of 8, at
+// most kMaxProductDepth.
 absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape);
 // Index of what a checked target names among the parts of weights
 // (kernels/layout/weights_layout.h).

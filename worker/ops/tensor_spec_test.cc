@@ -69,6 +69,12 @@ TEST(TensorSpecTest, NamedTensorsFitTheBuffer) {
   EXPECT_THAT(Message(status), HasSubstr("bfloat16 [n, 16]"));
   EXPECT_FALSE(check(v1::TENSOR_DTYPE_BFLOAT16, {8, 2}).ok());
   EXPECT_FALSE(check(v1::TENSOR_DTYPE_INT32, {8, 16}).ok());
+  // Factors of a product.
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {8, 40}).ok());
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {40, 16}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_BFLOAT16, {40, 40}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_BFLOAT16, {65544, 16}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_FLOAT32, {40, 16}).ok());
   EXPECT_FALSE(check(v1::TENSOR_DTYPE_INT32, {8}).ok());
 }
 

@@ -209,6 +209,22 @@ absl::Status FakeDataPath::PreparePublication(const TargetPtr&, const float*) {
   return Run("prepare_publication", Sequence());
 }
 
+absl::Status FakeDataPath::PreparePublicationBeside(const TargetPtr&, const float*) {
+  return Run("prepare_publication beside", Sequence());
+}
+
+absl::Status FakeDataPath::Produce(const ProductInput& input, BFloat16* output) {
+  last_product_ = input;
+  absl::Status status = Run("produce", Sequence());
+  if (status.ok() && input.token_count > 0) output[0].bits = 0x3f80;
+  return status;
+}
+
+absl::Status FakeDataPath::ProduceInto(const ProductInput& input, const TargetPtr&) {
+  last_product_ = input;
+  return Run("produce into", Sequence());
+}
+
 absl::Status FakeDataPath::StoreRows(const TargetPtr&, const BFloat16*) {
   return Run("store_rows", Sequence());
 }

@@ -12,11 +12,12 @@
 #include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/direct_publication.h"
+#include "kernels/row_producer.h"
 
 namespace perigee {
 
 // Thread-safe in as far as a DataPath is; calls() from any thread.
-class FakeDataPath final : public DataPath, public DirectPublication {
+class FakeDataPath final : public DataPath, public DirectPublication, public RowProducer {
  public:
   // How an operation ends: OK; or an error with a record, an operation that was entered and left
   // early; or an error without one, a refusal before anything was touched.
@@ -53,6 +54,7 @@ class FakeDataPath final : public DataPath, public DirectPublication {
   RunExpertsInput last_run_experts() const { return last_run_experts_; }
   ExpertWeights last_weights() const { return last_weights_; }
   ExpertGradients last_gradients() const { return last_gradients_; }
+  ProductInput last_product() const { return last_product_; }
   const DataPathOptions& options() const { return options_; }
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
@@ -74,7 +76,13 @@ class FakeDataPath final : public DataPath, public DirectPublication {
   absl::Status ProbeCopy(CopyProbe probe) override;
   absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override;
   absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override;
+  absl::Status PreparePublicationBeside(const TargetPtr& target,
+                                        const float* route_weights) override;
   absl::Status StoreRows(const TargetPtr& target, const BFloat16* hidden) override;
+  // Notes "produce" or "produce into", writes the first element of an output as Combine does.
+  absl::Status Produce(const ProductInput& input, BFloat16* output) override;
+  absl::Status ProduceInto(const ProductInput& input, const TargetPtr& target) override;
+  RowProducer* producer() override { return this; }
   absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
                                   const DispatchOutput& output) override;
   void DropTarget() override;  // where there is one, among the calls as "drop_target"
@@ -119,6 +127,7 @@ class FakeDataPath final : public DataPath, public DirectPublication {
   RunExpertsInput last_run_experts_;
   ExpertWeights last_weights_;
   ExpertGradients last_gradients_;
+  ProductInput last_product_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
