@@ -109,6 +109,20 @@ void FlagSet::Optional(const std::string& name, const std::string& value, const 
        }});
 }
 
+void FlagSet::Optional(const std::string& name, const std::string& value, const std::string& help,
+                       absl::optional<double>* variable, double minimum, double maximum) {
+  Add({name, value, help, "", false, false, [=](const std::string& text) {
+         double number = 0;
+         // Also not a number, which is in no range.
+         if (!absl::SimpleAtod(text, &number) || !(number >= minimum && number <= maximum)) {
+           return absl::InvalidArgumentError(
+               absl::StrCat("expected a number from ", minimum, " to ", maximum));
+         }
+         *variable = number;
+         return absl::OkStatus();
+       }});
+}
+
 void FlagSet::Choice(const std::string& name, const std::vector<std::string>& choices,
                      const std::string& help, std::string* variable) {
   const std::string value = absl::StrJoin(choices, "|");

@@ -43,6 +43,9 @@ class FlagSet {
   void Optional(const std::string& name, const std::string& value, const std::string& help,
                 absl::optional<int32_t>* variable, int32_t minimum = INT32_MIN,
                 int32_t maximum = INT32_MAX);
+  // A decimal number in [minimum, maximum].
+  void Optional(const std::string& name, const std::string& value, const std::string& help,
+                absl::optional<double>* variable, double minimum, double maximum);
   // A size in bytes: a number with none of or one of the suffixes KiB MiB GiB TiB KB MB GB TB.
   void Optional(const std::string& name, const std::string& value, const std::string& help,
                 absl::optional<int64_t>* bytes);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/coordinator_address.h"
+#include "client/cli/describe_path.h"
 #include "client/cli/flags.h"
 #include "client/cli/get_names.h"
 #include "client/cli/get_views.h"
@@ -176,7 +177,10 @@ const Command kListCommand = {"list", "list hosts, workers, groups, buffers, gen
 const Command kDescribeCommand = {
     "describe", "show all that is known of hosts, workers, groups, buffers, generations",
     [](const std::vector<std::string>& args) {
-      return Run(Verb::kDescribe, "describe", "Shows all that is known of a resource.", args);
+      if (!args.empty() && args[0] == "path") return DescribePath({args.begin() + 1, args.end()});
+      return Run(Verb::kDescribe, "describe",
+                 "Shows all that is known of a resource; 'describe path' which path rows take.",
+                 args);
     }};
 
 }  // namespace perigee

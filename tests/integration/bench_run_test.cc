@@ -1,8 +1,13 @@
 // `perigee bench` on a cluster of its own and on one at an address.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/lib/path_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster_fixture.h"
@@ -122,6 +127,59 @@ TEST_F(BenchRunTest, WrongUseTakesTwoLines) {
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(Lines(result.err), testing::SizeIs(2)) << result.err;
   }
+}
+
+// A second run adds to the cell of the first.
+TEST_F(BenchRunTest, WhatPathsTakeIsKeptInATable) {
+  const std::string table = absl::StrCat(testing::TempDir(), "/paths_", getpid(), ".jsonl");
+  std::vector<std::string> args = {"bench",        "direct", "--shape",     "S16,H64,K2,E4",
+                                   "--skew",       "1",      "--seed",      "5",
+                                   "--iterations", "1",      "--calibrate", table};
+  Result result = RunPerigee(args);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("A selector takes "));
+  args[1] = "dispatch";
+  result = RunPerigee(args);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto read = PathTable::Read(table);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->cells().size(), 1u);
+  const PathCell& cell = read->cells()[0];
+  EXPECT_EQ(cell.routes, "skew 1");
+  EXPECT_EQ(cell.shape, (PathShape{16, 64, 2, 4, 2}));
+  EXPECT_EQ(cell.machine.backend, "host");
+  EXPECT_TRUE(cell.costs.direct_overlapped_us.has_value());
+  EXPECT_TRUE(cell.costs.dispatch_us.has_value());
+  std::ofstream(table) << "spoilt";
+  result = RunPerigee(args);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("line 1: it is no JSON object"));
+  std::remove(table.c_str());
+}
+
+// Every path's rows have come out alike, or the command would fail.
+TEST_F(BenchRunTest, APathsRowsAreThoseOfAnOrdinaryDispatch) {
+  const Result result =
+      RunPerigee({"bench", "direct", "--shape", "S40,H64,K4,E16,P8", "--skew", "2", "--depth", "24",
+                  "--iterations", "2", "--warmup", "1", "--inputs", "2", "--seed", "5", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = ParseJson(result.out).fields();
+  EXPECT_EQ(json.at("skew").number_value(), 2);
+  EXPECT_EQ(json.at("depth").number_value(), 24);
+  const auto shape = json.at("shapes").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(shape.at("checked_tokens").number_value(), 160) << "two paths of two inputs";
+  EXPECT_EQ(shape.at("mismatched_elements").number_value(), 0);
+  EXPECT_GT(shape.at("home_imbalance").number_value(), 1);
+  std::vector<std::string> names;
+  for (const auto& element : shape.at("operations").list_value().values()) {
+    const auto operation = element.struct_value().fields();
+    names.push_back(operation.at("operation").string_value());
+    EXPECT_GT(operation.at("mean_us").number_value(), 0);
+    EXPECT_GE(operation.at("sd_us").number_value(), 0);
+  }
+  EXPECT_THAT(names, ElementsAre("produce_dispatch", "produce", "direct", "produce_direct",
+                                 "direct_overlapped", "produce_dispatch_back_to_back",
+                                 "direct_back_to_back", "direct_overlapped_back_to_back"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/bench/bench_choice.h"
 #include "client/cli/bench/bench_flags.h"
 #include "client/cli/bench/bench_report.h"
 #include "client/cli/bench/bench_session.h"
@@ -17,6 +18,7 @@
 #include "client/cli/run/watch.h"
 #include "client/lib/client.h"
 #include "client/lib/group_error.h"
+#include "client/lib/path_table.h"
 
 namespace perigee {
 namespace {
@@ -46,6 +48,22 @@ absl::Status MeasureAll(BenchSession& session, const BenchRequest& request, Benc
   return absl::OkStatus();
 }
 
+// The table at the path; an empty one where there is no such file.
+absl::StatusOr<PathTable> ReadOrNew(const std::string& path) {
+  absl::StatusOr<PathTable> table = PathTable::Read(path);
+  return absl::IsNotFound(table.status()) ? PathTable() : table;
+}
+
+// Adds what was measured to the table that is there by now.
+absl::Status Calibrate(const std::string& path, const BenchResult& result) {
+  absl::StatusOr<PathTable> table = ReadOrNew(path);
+  if (!table.ok()) return table.status();
+  for (const ShapeResult& shape : result.shapes) {
+    if (const auto cell = CellOf(result, shape)) table->Put(*cell);
+  }
+  return table->Write(path);
+}
+
 // On the cluster at `address`; own_cluster is null where that is another's.
 int BenchOn(const std::string& address, LocalCluster* own_cluster, int interrupt_fd,
             const BenchFlags& given, const BenchRequest& request) {
@@ -64,6 +82,9 @@ int BenchOn(const std::string& address, LocalCluster* own_cluster, int interrupt
     if (!deleted.ok()) Tell(absl::StrCat("the group was not removed: ", deleted.message()));
   }
   if (!measured.ok()) return Fail(measured);
+  if (!given.calibrate.empty() && result.passes()) {
+    if (const absl::Status kept = Calibrate(given.calibrate, result); !kept.ok()) return Fail(kept);
+  }
   const int printed = PrintResult(given.json ? BenchJson(result) : BenchText(result));
   return result.passes() ? printed : kFailed;
 }
@@ -102,6 +123,10 @@ int RunBench(const std::vector<std::string>& args) {
   if (const absl::Status trace = CheckTrace(*request); !trace.ok()) {
     return absl::IsFailedPrecondition(trace) ? flags.WrongUse(trace.message())
                                              : PrintFailure(kName, trace);
+  }
+  if (!given.calibrate.empty()) {
+    const absl::Status table = ReadOrNew(given.calibrate).status();
+    if (!table.ok()) return PrintFailure(kName, table);
   }
   // Before anything starts a thread: signals are blocked in all of them, and the cluster's
   // supervisor is forked from a process that has only one.

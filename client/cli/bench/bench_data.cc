@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 namespace perigee {
 namespace {
@@ -18,6 +19,8 @@ class Words {
     word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
     return word ^ (word >> 31);
   }
+  // Uniform in [0, 1).
+  double Unit() { return std::ldexp(static_cast<double>(Next() >> 11), -53); }
   // Uniform in [0, limit), as nearly as 32 bits allow.
   uint32_t Below(uint32_t limit) {
     return static_cast<uint32_t>(((Next() >> 32) * uint64_t{limit}) >> 32);
@@ -39,6 +42,56 @@ std::vector<BFloat16> NormalTable(float scale) {
   for (BFloat16& value : table) value = ToBFloat16(scale * normal(engine));
   return table;
 }
+
+// Box and Muller's normal numbers.
+std::vector<double> LognormalWeights(Words& words, int32_t count, double sigma) {
+  std::vector<double> weights;
+  for (int32_t i = 0; i < count; ++i) {
+    const double radius = std::sqrt(-2 * std::log(1 - words.Unit()));
+    weights.push_back(std::exp(sigma * radius * std::cos(2 * M_PI * words.Unit())));
+  }
+  return weights;
+}
+
+// Draws by weight, and changes weights, in the logarithm of their number. Every sum is made anew of
+// its two parts: what is taken away leaves no rounding behind, however much it weighed.
+class WeightTree {
+ public:
+  explicit WeightTree(const std::vector<double>& weights) {
+    while (leaves_ < weights.size()) leaves_ *= 2;
+    sums_.assign(2 * leaves_, 0);
+    std::copy(weights.begin(), weights.end(), sums_.begin() + static_cast<std::ptrdiff_t>(leaves_));
+    for (size_t node = leaves_ - 1; node > 0; --node) Sum(node);
+  }
+
+  // The one at this part, in [0, 1), of all weights; never one whose weight is 0. Not all are.
+  int32_t Find(double part) const {
+    double rest = part * sums_[1];
+    size_t node = 1;
+    while (node < leaves_) {
+      node *= 2;
+      const double left = sums_[node];
+      if (sums_[node + 1] > 0 && rest >= left) {
+        rest -= left;
+        ++node;
+      }
+    }
+    return static_cast<int32_t>(node - leaves_);
+  }
+  // Returns what it was.
+  double Set(int32_t index, double weight) {
+    size_t node = leaves_ + static_cast<size_t>(index);
+    const double old = std::exchange(sums_[node], weight);
+    while ((node /= 2) > 0) Sum(node);
+    return old;
+  }
+
+ private:
+  void Sum(size_t node) { sums_[node] = sums_[2 * node] + sums_[2 * node + 1]; }
+
+  size_t leaves_ = 1;
+  std::vector<double> sums_;  // sums_[1] of all; children of i: 2 i and 2 i + 1
+};
 
 }  // namespace
 
@@ -80,6 +133,24 @@ std::vector<int32_t> RandomRoutes(uint64_t seed, const Geometry& geometry) {
       const auto expert = static_cast<int32_t>(words.Below(geometry.experts));
       const auto begin = routes.begin() + static_cast<std::ptrdiff_t>(first);
       if (std::find(begin, routes.end(), expert) == routes.end()) routes.push_back(expert);
+    }
+  }
+  return routes;
+}
+
+std::vector<int32_t> SkewedRoutes(uint64_t seed, const Geometry& geometry, double sigma) {
+  Words words(seed);
+  WeightTree tree(LognormalWeights(words, geometry.experts, sigma));
+  std::vector<int32_t> routes;
+  routes.reserve(static_cast<size_t>(geometry.ranks) * geometry.routes());
+  std::vector<double> taken(geometry.topk);
+  for (int64_t token = 0; token < int64_t{geometry.ranks} * geometry.tokens; ++token) {
+    for (int32_t k = 0; k < geometry.topk; ++k) {
+      routes.push_back(tree.Find(words.Unit()));
+      taken[k] = tree.Set(routes.back(), 0);
+    }
+    for (int32_t k = 0; k < geometry.topk; ++k) {
+      tree.Set(routes[routes.size() - geometry.topk + k], taken[k]);
     }
   }
   return routes;

@@ -24,6 +24,13 @@ std::vector<float> RandomWeights(uint64_t seed, size_t count);
 // [R, S, K]: K distinct experts for every token, all equally likely. K <= E.
 std::vector<int32_t> RandomRoutes(uint64_t seed, const Geometry& geometry);
 
+// The same where experts are not equally likely: expert e has weight exp(sigma * x), x of a
+// standard normal distribution, drawn once for all ranks; a token's experts are drawn one after the
+// other, each by the weights of those that it does not have yet. sigma in [0, kMostSkew]; 0: all
+// equally likely.
+inline constexpr double kMostSkew = 20;
+std::vector<int32_t> SkewedRoutes(uint64_t seed, const Geometry& geometry, double sigma);
+
 }  // namespace perigee
 
 #endif  // PERIGEE_CLIENT_CLI_BENCH_BENCH_DATA_H_

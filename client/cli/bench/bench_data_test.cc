@@ -1,5 +1,6 @@
 #include "client/cli/bench/bench_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -53,6 +54,62 @@ TEST(RandomRoutes, AreDistinctExpertsForEveryToken) {
   }
   EXPECT_EQ(routes, RandomRoutes(9, geometry));
   EXPECT_NE(routes, RandomRoutes(10, geometry));
+}
+
+// How often each expert is a token's first.
+std::vector<int> FirstRoutes(const Geometry& geometry, double sigma, uint64_t seed) {
+  std::vector<int> counts(geometry.experts);
+  const std::vector<int32_t> routes = SkewedRoutes(seed, geometry, sigma);
+  for (size_t i = 0; i < routes.size(); i += geometry.topk) ++counts[routes[i]];
+  std::sort(counts.begin(), counts.end());
+  return counts;
+}
+
+TEST(SkewedRoutes, AreDistinctExpertsHoweverSkewed) {
+  const Geometry geometry{.ranks = 2, .experts = 12, .tokens = 50, .topk = 12, .slots = 6};
+  for (const double sigma : {0.0, 0.1, 5.0, kMostSkew}) {
+    const std::vector<int32_t> routes = SkewedRoutes(9, geometry, sigma);
+    ASSERT_EQ(routes.size(), 1200u);
+    for (size_t token = 0; token < routes.size(); token += 12) {
+      const std::set<int32_t> experts(routes.begin() + token, routes.begin() + token + 12);
+      EXPECT_EQ(experts.size(), 12u) << "sigma " << sigma;
+      EXPECT_EQ(*experts.begin(), 0);
+      EXPECT_EQ(*experts.rbegin(), 11);
+    }
+    EXPECT_EQ(routes, SkewedRoutes(9, geometry, sigma));
+    EXPECT_NE(routes, SkewedRoutes(10, geometry, sigma));
+  }
+}
+
+TEST(SkewedRoutes, FollowTheirWeights) {
+  const Geometry geometry{.ranks = 2, .experts = 64, .tokens = 16000, .topk = 1, .slots = 32};
+  const std::vector<int> even = FirstRoutes(geometry, 0, 3);
+  EXPECT_GT(even.front(), 350) << "of 500";
+  EXPECT_LT(even.back(), 650);
+  // Of a lognormal distribution of sigma 1 the logarithms of the counts spread like a normal one.
+  double sum = 0, squares = 0;
+  const std::vector<int> skewed = FirstRoutes(geometry, 1, 3);
+  for (const int count : skewed) sum += std::log(count);
+  for (const int count : skewed) squares += std::pow(std::log(count) - sum / 64, 2);
+  EXPECT_NEAR(std::sqrt(squares / 63), 1, 0.35);
+  EXPECT_GT(FirstRoutes(geometry, 5, 3).back(), 16000);
+}
+
+// The second expert of a token by the weights of those that are left: of three experts with weights
+// w, given the first one, the others in the proportion of their weights.
+TEST(SkewedRoutes, WhatIsLeftKeepsItsProportion) {
+  const Geometry geometry{.ranks = 1, .experts = 3, .tokens = 200000, .topk = 3, .slots = 3};
+  const std::vector<int32_t> routes = SkewedRoutes(4, geometry, 1);
+  double first[3] = {}, second[3][3] = {};
+  for (size_t i = 0; i < routes.size(); i += 3) {
+    ++first[routes[i]];
+    ++second[routes[i]][routes[i + 1]];
+  }
+  for (int a = 0; a < 3; ++a) {
+    const int b = (a + 1) % 3, c = (a + 2) % 3;
+    EXPECT_NEAR(second[a][b] / (second[a][b] + second[a][c]), first[b] / (first[b] + first[c]),
+                0.03);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/bench/bench_data.h"
 #include "client/cli/cluster/backend_flags.h"
 #include "client/cli/coordinator_address.h"
 #include "proto/support/defaults.h"
@@ -14,8 +15,12 @@ namespace {
 
 const std::vector<std::string>& Choices() {
   static const auto& choices = *new std::vector<std::string>{
-      "plan", "dispatch", "combine", "layer", "prefetch", "reduce", "all"};
+      "plan", "dispatch", "combine", "layer", "prefetch", "reduce", "direct", "all"};
   return choices;
+}
+
+bool MeasuresPaths(const std::string& what) {
+  return what == "direct" || what == "dispatch" || what == "all";
 }
 
 // Flags that cannot be given together; empty: they can.
@@ -26,6 +31,20 @@ std::string Conflict(const FlagSet& flags, const BenchFlags& given, const std::s
     }
   }
   if (flags.given("layer") && given.trace.empty()) return "--layer is for --trace";
+  if (given.skew && !given.trace.empty()) return "--skew is for random routes, not for --trace";
+  if (flags.given("calibrate") && given.calibrate.empty()) {
+    return "--calibrate is empty, expected a file";
+  }
+  if (flags.given("calibrate") && !MeasuresPaths(given.what)) {
+    return absl::StrCat("--calibrate is for direct, dispatch and all, not for ", given.what);
+  }
+  if (flags.given("depth") && given.what != "direct") return "--depth is for direct";
+  if (given.depth % 8 != 0) {
+    return absl::StrCat("--depth is ", given.depth, ", expected a multiple of 8");
+  }
+  if (given.what == "direct" && given.transport == "nccl") {
+    return "direct needs ranks that reach each other's memory, expected --transport nvlink";
+  }
   if (flags.given("trace") && given.trace.empty()) return "--trace is empty, expected a file";
   for (const char* name : {"sms", "local-sms", "no-programmatic-launch", "high-priority"}) {
     if (given.cluster.backend != "cuda" && flags.given(name)) {
@@ -77,6 +96,11 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
                  &given.trace);
   flags.Optional("layer", "L", "the file's topk_experts is [layers, tokens, K]: take this layer",
                  &given.layer, 0);
+  flags.Optional("skew", "SIGMA",
+                 "random routes to experts of lognormal popularity; 0: all equally popular",
+                 &given.skew, 0, kMostSkew);
+  flags.Optional("depth", "C", "direct: inner size of the producer's product", &given.depth, 8,
+                 65536);
   flags.Optional("sms", "N", "backend cuda: SMs of kernels that reach other ranks; 0: the default",
                  &given.sms, 0);
   flags.Optional("local-sms", "N", "backend cuda: SMs of kernels that do not; 0: all",
@@ -98,6 +122,10 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
                  absl::StrCat("coordinator to use; without it ", kAddressVariable,
                               ", without both a cluster of its own"),
                  &given.address);
+  flags.Optional("calibrate", "FILE",
+                 "keep what direct, dispatch or all measure in a table of paths' costs, made where "
+                 "there is none",
+                 &given.calibrate);
   flags.Boolean("json", "print the result as JSON (keys: docs/cli.md)", &given.json);
 }
 
@@ -125,7 +153,8 @@ absl::StatusOr<BenchRequest> ParseBenchRequest(const FlagSet& flags, const Bench
   options.warmup = given.warmup;
   options.inputs = given.inputs;
   options.seed = given.seed ? *given.seed : RandomUint64() % (uint64_t{1} << 31);
-  options.routes = {given.trace, given.layer, options.seed};
+  options.depth = given.depth;
+  options.routes = {given.trace, given.layer, options.seed, given.skew};
   for (const std::string& text : given.shapes) {
     absl::StatusOr<BenchShape> shape = CheckedShape(text, options);
     if (!shape.ok()) return shape.status();

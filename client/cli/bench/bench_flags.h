@@ -21,9 +21,12 @@ struct BenchFlags {
   std::vector<std::string> shapes;
   SupervisorOptions cluster{.ranks = 2};  // of its own
   std::string address;
+  std::string calibrate;
   std::string transport = "nvlink";
   std::string trace;
   absl::optional<int32_t> layer;
+  absl::optional<double> skew;
+  int32_t depth = 256;
   absl::optional<int32_t> seed;
   int32_t sms = 0;
   int32_t local_sms = 0;

@@ -75,6 +75,14 @@ TEST(BenchFlags, AreTaken) {
   EXPECT_EQ(Parse({"all", "--shape", kShape, "--ranks", "8", "--solo"})->options.ranks, 1);
 }
 
+TEST(BenchFlags, SkewAndDepthAreTaken) {
+  const auto request = Parse({"direct", "--shape", kShape, "--skew", "0.1", "--depth", "64"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->options.routes.skew, 0.1);
+  EXPECT_EQ(request->options.depth, 64);
+  EXPECT_FALSE(Parse({"all", "--shape", kShape})->options.routes.skew.has_value());
+}
+
 TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   const auto refused = [](std::vector<std::string> args, const char* why,
                           const std::string& address = "") {
@@ -84,7 +92,7 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   };
   refused({"--shape", kShape}, "WHAT is missing");
   refused({"speed", "--shape", kShape},
-          "WHAT is 'speed', expected plan|dispatch|combine|layer|prefetch|reduce|all");
+          "WHAT is 'speed', expected plan|dispatch|combine|layer|prefetch|reduce|direct|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
@@ -92,6 +100,18 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
     refused({what, "--shape", kShape}, "such as I1024");
   }
   refused({"all", "--shape", kShape, "--layer", "0"}, "--layer is for --trace");
+  refused({"all", "--shape", kShape, "--skew", "-1"},
+          "--skew is '-1', expected a number from 0 to 20");
+  refused({"all", "--shape", kShape, "--skew", "nan"}, "expected a number from 0 to 20");
+  refused({"all", "--shape", kShape, "--skew", "1", "--trace", "t"}, "--skew is for random routes");
+  refused({"combine", "--shape", kShape, "--calibrate", "t"},
+          "--calibrate is for direct, dispatch");
+  refused({"all", "--shape", kShape, "--calibrate", ""}, "--calibrate is empty");
+  refused({"all", "--shape", kShape, "--depth", "64"}, "--depth is for direct");
+  refused({"direct", "--shape", kShape, "--depth", "20"},
+          "--depth is 20, expected a multiple of 8");
+  refused({"direct", "--shape", kShape, "--backend", "cuda", "--transport", "nccl"},
+          "expected --transport nvlink");
   refused({"all", "--shape", kShape, "--sms", "4"}, "--sms is for --backend cuda");
   refused({"all", "--shape", kShape, "--shared-gpu"}, "--shared-gpu is for --backend cuda");
   refused({"all", "--shape", kShape, "--iterations", "0"}, "expected a number from 1 to 1000");

@@ -1,11 +1,10 @@
 #include "client/cli/bench/bench_programs.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/bench/program_builder.h"
 
 namespace perigee {
 namespace {
@@ -16,11 +15,8 @@ constexpr int32_t kStepRounds = kRounds / 2;  // of two operations
 
 std::string PlanName(int32_t input) { return absl::StrCat("plan", input); }
 
-// Adds operations to a program and notes which of them count for what.
-class Builder {
+class Builder : public ProgramBuilder {
  public:
-  v1::ProgramOperation* Add() { return built_.program.add_operations(); }
-  void AddBarrier() { Add()->mutable_barrier(); }
   void AddDispatch(int32_t input, bool saved) {
     v1::DispatchOperation* dispatch = Add()->mutable_dispatch();
     dispatch->set_hidden(BenchHidden(input));
@@ -37,18 +33,6 @@ class Builder {
     combine->set_plan(PlanName(input));
     combine->set_output(output);
   }
-  // The `count` operations added last are one time of `name`.
-  void Time(const std::string& name, int count = 1) {
-    auto timed = std::find_if(built_.timed.begin(), built_.timed.end(),
-                              [&](const TimedOperation& known) { return known.name == name; });
-    if (timed == built_.timed.end()) timed = built_.timed.insert(timed, {name, {}});
-    std::vector<int>& operations = timed->operations.emplace_back();
-    for (int i = count; i > 0; --i) operations.push_back(built_.program.operations_size() - i);
-  }
-  BenchProgram Take() { return std::move(built_); }
-
- private:
-  BenchProgram built_;
 };
 
 BackToBackProgram RoundsOfDispatch(const std::string& name, int32_t inputs, bool saved) {

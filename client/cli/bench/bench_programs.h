@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/bench/bench_program.h"
 #include "proto/v1/program.pb.h"
 
 namespace perigee {
@@ -20,17 +21,6 @@ std::string BenchHidden(int32_t input);
 std::string BenchRoutes(int32_t input);
 std::string BenchWeights(int32_t input);
 std::string BenchOutput(int32_t input);
-
-// One figure: in every iteration a time for each input, the sum of these operations' times.
-struct TimedOperation {
-  std::string name;
-  std::vector<std::vector<int>> operations;  // [inputs] of indexes in Program.operations
-};
-
-struct BenchProgram {
-  v1::Program program;  // iterations and keep_durations are not set
-  std::vector<TimedOperation> timed;
-};
 
 // Plans each input, under a name of its own.
 BenchProgram DispatchProgram(int32_t inputs);
@@ -46,13 +36,6 @@ BenchProgram ReduceProgram(int32_t inputs);
 BenchProgram CopyProgram(bool to_next_rank);
 // A copy within rank 0's shard, nobody else doing anything.
 BenchProgram CopyAloneProgram();
-
-// Operations one behind the other, timed by whole iterations.
-struct BackToBackProgram {
-  std::string name;
-  v1::Program program;  // iterations and time_iterations are not set
-  int32_t count = 0;    // an iteration is so many of what is timed
-};
 
 // The inputs in turn, several times in an iteration. These too use the plans of DispatchProgram.
 BackToBackProgram BackToBackDispatch(int32_t inputs);

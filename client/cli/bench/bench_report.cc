@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/bench/bench_choice.h"
 #include "client/cli/output.h"
 
 namespace perigee {
@@ -36,6 +37,7 @@ std::string Heading(const BenchResult& result) {
                   " inputs after ", options.warmup, " to warm up, routes ");
   if (options.routes.trace.empty()) {
     absl::StrAppend(&text, "random");
+    if (options.routes.skew) absl::StrAppend(&text, " of skew ", *options.routes.skew);
   } else {
     absl::StrAppend(&text, "of ", options.routes.trace);
     if (options.routes.layer) absl::StrAppend(&text, ", layer ", *options.routes.layer);
@@ -95,7 +97,19 @@ std::string CopyLine(const ShapeResult& shape, const BenchOptions& options) {
   return absl::StrCat(text, ".\n");
 }
 
-std::string CheckLine(const ShapeResult& shape) {
+std::string PathCheckLine(const ShapeResult& shape) {
+  if (shape.mismatched_elements == 0) {
+    return absl::StrCat("Combined rows of rank 0 are those of ordinary dispatches, bit by bit, in ",
+                        FormatCount(shape.checked_tokens), " tokens.\n");
+  }
+  return absl::StrCat("FAIL: ", FormatCount(shape.mismatched_elements),
+                      " elements of the combined rows of rank 0 are not those of ordinary "
+                      "dispatches, in ",
+                      FormatCount(shape.checked_tokens), " tokens.\n");
+}
+
+std::string CheckLine(const ShapeResult& shape, const BenchOptions& options) {
+  if (options.what == "direct") return PathCheckLine(shape);
   if (shape.mismatched_elements == 0) {
     return absl::StrCat("Combined rows of ", shape.checked_tokens,
                         " tokens of rank 0 are as computed here, bit by bit.\n");
@@ -103,6 +117,20 @@ std::string CheckLine(const ShapeResult& shape) {
   return absl::StrCat("FAIL: ", FormatCount(shape.mismatched_elements),
                       " elements of the combined rows of ", shape.checked_tokens,
                       " tokens of rank 0 are not as computed here.\n");
+}
+
+// Where another path than the ordinary one was measured.
+absl::optional<PathCell> PathCellOf(const BenchResult& result, const ShapeResult& shape) {
+  absl::optional<PathCell> cell = CellOf(result, shape);
+  if (cell && !cell->costs.direct_us && !cell->costs.pull_us) return absl::nullopt;
+  return cell;
+}
+
+std::string ChoiceLine(const BenchResult& result, const ShapeResult& shape) {
+  const auto cell = PathCellOf(result, shape);
+  if (!cell) return "";
+  const PathChoice choice = ChoiceOf(*cell);
+  return absl::StrCat("A selector takes ", PathName(choice.path), ": ", choice.reason, ".\n");
 }
 
 // What the names of the rows do not say.
@@ -116,12 +144,28 @@ std::string Footnotes(const BenchOptions& options) {
                     "\n_back_to_back: an iteration of several one behind the other, divided by "
                     "their number; without that: single ones behind a barrier.");
   }
+  if (options.what == "direct") {
+    absl::StrAppend(&text,
+                    "\nproduce_dispatch: rows into the rank's memory, and dispatched; direct: "
+                    "straight to their places, then all that is not rows; direct_overlapped: that "
+                    "beside the producer. produce, produce_direct: the producer of these.");
+  }
   if (options.wants("combine")) {
     absl::StrAppend(&text,
                     "\nstep: dispatch_saved_plan and combine; combine_back_to_back: "
                     "step_back_to_back less dispatch_saved_plan_back_to_back.");
   }
   return absl::StrCat(text, "\n");
+}
+
+template <typename Value>
+void WriteOptional(const char* key, const absl::optional<Value>& value, JsonWriter& json) {
+  json.Key(key);
+  if (value) {
+    json.Value(*value);
+  } else {
+    json.Null();
+  }
 }
 
 void WriteOptions(const BenchResult& result, JsonWriter& json) {
@@ -147,12 +191,9 @@ void WriteOptions(const BenchResult& result, JsonWriter& json) {
   } else {
     json.Value(options.routes.trace);
   }
-  json.Key("layer");
-  if (options.routes.layer) {
-    json.Value(*options.routes.layer);
-  } else {
-    json.Null();
-  }
+  WriteOptional("layer", options.routes.layer, json);
+  WriteOptional("skew", options.routes.skew, json);
+  json.Field("depth", options.depth);
 }
 
 void WriteShape(const BenchShape& shape, int32_t ranks, JsonWriter& json) {
@@ -199,6 +240,8 @@ void WriteOperation(const OperationResult& operation, JsonWriter& json) {
   json.Field("p75_us", times.p75_us);
   json.Field("min_us", times.min_us);
   json.Field("max_us", times.max_us);
+  json.Field("mean_us", times.mean_us);
+  json.Field("sd_us", times.sd_us);
   if (operation.bytes) {
     json.Field("total_bytes", operation.bytes->total_bytes);
     json.Field("max_local_bytes", operation.bytes->max_local_bytes);
@@ -217,6 +260,18 @@ void WriteOperation(const OperationResult& operation, JsonWriter& json) {
   json.EndObject();
 }
 
+// Null where no path but the ordinary one was measured.
+void WriteChoice(const BenchResult& result, const ShapeResult& shape, JsonWriter& json) {
+  const auto cell = PathCellOf(result, shape);
+  json.Key("choice");
+  if (!cell) return json.Null();
+  const PathChoice choice = ChoiceOf(*cell);
+  json.BeginObject();
+  json.Field("path", PathName(choice.path));
+  json.Field("reason", choice.reason);
+  json.EndObject();
+}
+
 }  // namespace
 
 std::string BenchText(const BenchResult& result) {
@@ -224,7 +279,7 @@ std::string BenchText(const BenchResult& result) {
   for (const ShapeResult& shape : result.shapes) {
     absl::StrAppend(&text, "\n", FormatBenchShape(shape.shape), "\n",
                     OperationTable(shape, Shares(result.options)), CopyLine(shape, result.options),
-                    CheckLine(shape));
+                    CheckLine(shape, result.options), ChoiceLine(result, shape));
   }
   return absl::StrCat(text, Footnotes(result.options));
 }
@@ -238,6 +293,7 @@ std::string BenchJson(const BenchResult& result) {
   for (const ShapeResult& shape : result.shapes) {
     json.BeginObject();
     WriteShape(shape.shape, result.options.ranks, json);
+    json.Field("home_imbalance", shape.home_imbalance);
     WriteCopy(shape.copy, result.options, json);
     json.Key("operations");
     json.BeginArray();
@@ -245,6 +301,7 @@ std::string BenchJson(const BenchResult& result) {
     json.EndArray();
     json.Field("checked_tokens", shape.checked_tokens);
     json.Field("mismatched_elements", shape.mismatched_elements);
+    WriteChoice(result, shape, json);
     json.EndObject();
   }
   json.EndArray();

@@ -17,6 +17,7 @@ namespace perigee {
 // What to run, and how.
 struct BenchOptions {
   std::string what = "all";  // as the command line has it
+  int32_t depth = 256;       // C of a producer's product
   int32_t ranks = 2;         // of the group
   std::string backend = "host";
   std::string transport = "nvlink";
@@ -44,6 +45,7 @@ struct OperationResult {
 struct ShapeResult {
   BenchShape shape;
   CopyTimes copy;
+  double home_imbalance = 1;  // of the routes of input 0 (HomeImbalanceOf)
   std::vector<OperationResult> operations;
   // Combined tokens compared with a slow computation of the same, and elements that differed.
   int64_t checked_tokens = 0;

@@ -42,8 +42,10 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> BenchRouteInputs(const RouteSo
     return routes;
   }
   for (int32_t input = 0; input < inputs; ++input) {
-    routes.push_back(
-        RandomRoutes(DeriveSeed(source.seed, kRoutesTensor + input, 0), GeometryOf(shape, ranks)));
+    const uint64_t seed = DeriveSeed(source.seed, kRoutesTensor + input, 0);
+    const Geometry geometry = GeometryOf(shape, ranks);
+    routes.push_back(source.skew ? SkewedRoutes(seed, geometry, *source.skew)
+                                 : RandomRoutes(seed, geometry));
   }
   return routes;
 }

@@ -16,6 +16,8 @@ struct RouteSource {
   std::string trace;              // as `perigee plan --input` takes it; empty: random
   absl::optional<int32_t> layer;  // of the trace
   uint64_t seed = 0;              // of random routes
+  // Of random routes: experts are not equally likely (SkewedRoutes).
+  absl::optional<double> skew = absl::nullopt;
 };
 
 // [inputs] of [R, S, K], -1 = masked. Random routes differ from input to input; those of a trace

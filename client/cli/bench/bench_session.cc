@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/bench/bench_data.h"
 #include "client/cli/bench/bench_reference.h"
+#include "client/cli/bench/bench_tensor.h"
+#include "client/lib/path_selector.h"
 
 namespace perigee {
 namespace {
@@ -18,17 +20,6 @@ constexpr int32_t kMatricesOfExpert = 3;
 constexpr uint64_t kHiddenTensor = 0;
 constexpr uint64_t kRouteWeightsTensor = 2000;
 constexpr uint64_t kWeightsTensor = 3000;
-
-template <typename Element>
-absl::Span<const std::byte> BytesOf(absl::Span<const Element> elements) {
-  return {reinterpret_cast<const std::byte*>(elements.data()), elements.size() * sizeof(Element)};
-}
-
-template <typename Element>
-TensorView View(v1::TensorDtype dtype, std::vector<int64_t> shape,
-                absl::Span<const Element> elements) {
-  return TensorView{dtype, std::move(shape), BytesOf(elements)};
-}
 
 int64_t RowBytes(const BenchShape& shape) {
   return shape.hidden * static_cast<int64_t>(sizeof(BFloat16));
@@ -80,20 +71,31 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
   if (!plan.ok()) return plan.status();
   bench.plan = *std::move(plan);
 
+  bench.result.home_imbalance = HomeImbalanceOf(bench.routes[0], shape.experts, options_.ranks);
+
   absl::Status status = CreateBuffer(bench);
   if (!status.ok()) return status;
   RankTensors tensors(group_, bench.buffer, stop_);
   status = WriteInputs(bench, tensors);
   if (status.ok()) status = MeasureCopy(bench);
-  if (status.ok()) status = MeasureDispatch(bench);
-  if (status.ok()) status = MeasureCombine(bench, tensors);
-  if (status.ok() && WantsWeights(shape)) status = LoadWeights(bench, tensors);
-  if (status.ok() && options_.what == "prefetch") status = MeasurePrefetch(bench);
-  if (status.ok() && options_.what == "reduce") status = MeasureReduce(bench);
-  if (status.ok() && WantsWeights(shape) && options_.wants("layer")) status = MeasureLayer(bench);
+  if (status.ok()) {
+    status = options_.what == "direct" ? MeasureDirect(bench, tensors)
+                                       : MeasureOperations(bench, tensors);
+  }
   if (!status.ok()) return status;
   if (status = client_.DeleteBuffer(bench.buffer); !status.ok()) return status;
   return std::move(bench.result);
+}
+
+absl::Status BenchSession::MeasureOperations(Bench& bench, RankTensors& tensors) {
+  const bool experts = WantsWeights(bench.shape);
+  absl::Status status = MeasureDispatch(bench);
+  if (status.ok()) status = MeasureCombine(bench, tensors);
+  if (status.ok() && experts) status = LoadWeights(bench, tensors);
+  if (status.ok() && options_.what == "prefetch") status = MeasurePrefetch(bench);
+  if (status.ok() && options_.what == "reduce") status = MeasureReduce(bench);
+  if (status.ok() && experts && options_.wants("layer")) status = MeasureLayer(bench);
+  return status;
 }
 
 absl::Status BenchSession::CreateBuffer(Bench& bench) {
@@ -139,14 +141,17 @@ absl::Status BenchSession::WriteInputs(const Bench& bench, RankTensors& tensors)
   return tensors.ForEachRank([&](RankId rank) {
     absl::Status status;
     for (int32_t input = 0; input < options_.inputs && status.ok(); ++input) {
-      const std::vector<BFloat16> hidden = Hidden(bench, input, rank, tokens);
       const std::vector<float> weights =
           RandomWeights(DeriveSeed(options_.seed, kRouteWeightsTensor + input, rank.value), routes);
       const absl::Span<const int32_t> all = bench.routes[input];
-      status = tensors.Write(
-          rank, BenchHidden(input),
-          View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {tokens, bench.shape.hidden}, hidden));
-      if (!status.ok()) break;
+      // Of a producer's rows nobody writes any.
+      if (options_.what != "direct") {
+        const std::vector<BFloat16> hidden = Hidden(bench, input, rank, tokens);
+        status = tensors.Write(
+            rank, BenchHidden(input),
+            View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {tokens, bench.shape.hidden}, hidden));
+        if (!status.ok()) break;
+      }
       status = tensors.Write(rank, BenchRoutes(input),
                              View<int32_t>(v1::TENSOR_DTYPE_INT32, {tokens, topk},
                                            all.subspan(rank.value * routes, routes)));

@@ -52,7 +52,10 @@ class BenchSession {
   absl::Status CreateBuffer(Bench& bench);
   absl::Status WriteInputs(const Bench& bench, RankTensors& tensors) const;
   absl::Status LoadWeights(const Bench& bench, RankTensors& tensors) const;
+  absl::Status WriteFactors(const Bench& bench, RankTensors& tensors) const;
   absl::Status MeasureCopy(Bench& bench);
+  // All but paths.
+  absl::Status MeasureOperations(Bench& bench, RankTensors& tensors);
   absl::Status MeasureDispatch(Bench& bench);
   absl::Status MeasureDispatchBackToBack(Bench& bench);
   absl::Status MeasureSavedPlanBackToBack(Bench& bench);
@@ -61,6 +64,9 @@ class BenchSession {
   absl::Status MeasureLayer(Bench& bench);
   absl::Status MeasurePrefetch(Bench& bench);
   absl::Status MeasureReduce(Bench& bench);
+  // A producer's rows by every path.
+  absl::Status MeasureDirect(Bench& bench, RankTensors& tensors);
+  absl::Status CheckPaths(Bench& bench, RankTensors& tensors);
   // What experts are needed for.
   bool WantsWeights(const BenchShape& shape) const;
   absl::Status CheckOutputs(Bench& bench, RankTensors& tensors) const;

@@ -1,6 +1,7 @@
 #include "client/cli/bench/bench_statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "kernels/common/check.h"
@@ -20,6 +21,23 @@ double QuantileUs(const std::vector<int64_t>& sorted_ns, double quantile) {
   return (low + part * (high - low)) / kNsPerUs;
 }
 
+double MeanUs(const std::vector<int64_t>& samples_ns) {
+  double sum_ns = 0;
+  for (const int64_t sample_ns : samples_ns) sum_ns += static_cast<double>(sample_ns);
+  return sum_ns / static_cast<double>(samples_ns.size()) / kNsPerUs;
+}
+
+// Of a sample: divided by one less than there are.
+double DeviationUs(const std::vector<int64_t>& samples_ns, double mean_us) {
+  if (samples_ns.size() < 2) return 0;
+  double squares = 0;
+  for (const int64_t sample_ns : samples_ns) {
+    const double off_us = static_cast<double>(sample_ns) / kNsPerUs - mean_us;
+    squares += off_us * off_us;
+  }
+  return std::sqrt(squares / static_cast<double>(samples_ns.size() - 1));
+}
+
 }  // namespace
 
 std::vector<int64_t> SlowestOfRanks(const std::vector<std::vector<int64_t>>& ranks_ns) {
@@ -35,12 +53,15 @@ std::vector<int64_t> SlowestOfRanks(const std::vector<std::vector<int64_t>>& ran
 Spread SpreadOf(std::vector<int64_t> samples_ns) {
   if (samples_ns.empty()) return Spread();
   std::sort(samples_ns.begin(), samples_ns.end());
+  const double mean_us = MeanUs(samples_ns);
   return Spread{.samples = static_cast<int64_t>(samples_ns.size()),
                 .median_us = QuantileUs(samples_ns, 0.5),
                 .p25_us = QuantileUs(samples_ns, 0.25),
                 .p75_us = QuantileUs(samples_ns, 0.75),
                 .min_us = QuantileUs(samples_ns, 0),
-                .max_us = QuantileUs(samples_ns, 1)};
+                .max_us = QuantileUs(samples_ns, 1),
+                .mean_us = mean_us,
+                .sd_us = DeviationUs(samples_ns, mean_us)};
 }
 
 }  // namespace perigee

@@ -18,6 +18,8 @@ struct Spread {
   double p75_us = 0;
   double min_us = 0;
   double max_us = 0;
+  double mean_us = 0;
+  double sd_us = 0;  // standard deviation of the samples; 0 for a single one
 };
 // Of no samples: all 0.
 Spread SpreadOf(std::vector<int64_t> samples_ns);

@@ -1,5 +1,7 @@
 #include "client/cli/bench/bench_statistics.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -35,6 +37,14 @@ TEST(SpreadOf, InterpolatesBetweenSamples) {
   EXPECT_EQ(spread.median_us, 2.5);
   EXPECT_EQ(spread.p25_us, 1.75);
   EXPECT_EQ(spread.p75_us, 3.25);
+}
+
+TEST(SpreadOf, HasMeanAndDeviation) {
+  const Spread spread = SpreadOf({1000, 2000, 3000, 6000});
+  EXPECT_DOUBLE_EQ(spread.mean_us, 3);
+  EXPECT_NEAR(spread.sd_us, std::sqrt(14.0 / 3), 1e-9);
+  EXPECT_EQ(SpreadOf({7000}).mean_us, 7);
+  EXPECT_EQ(SpreadOf({7000}).sd_us, 0);
 }
 
 TEST(SpreadOf, TakesOneSampleOrNone) {

@@ -1,0 +1,101 @@
+// The paths of BenchSession.
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/bench/bench_data.h"
+#include "client/cli/bench/bench_session.h"
+#include "client/cli/bench/bench_tensor.h"
+#include "client/cli/bench/path_programs.h"
+#include "client/lib/tensor.h"
+
+namespace perigee {
+namespace {
+
+// Of DeriveSeed.
+constexpr uint64_t kFactorTensor = 4000;
+constexpr uint64_t kMatrixTensor = 5000;
+
+// Elements that differ.
+absl::StatusOr<int64_t> CountDifferences(const Tensor& some, const Tensor& others) {
+  if (some.shape != others.shape || some.data.size() != others.data.size()) {
+    return absl::InternalError(absl::StrCat("outputs of two paths are ",
+                                            DescribeTensor(some.dtype, some.shape), " and ",
+                                            DescribeTensor(others.dtype, others.shape)));
+  }
+  int64_t different = 0;
+  for (size_t i = 0; i < some.data.size(); i += sizeof(BFloat16)) {
+    different += std::memcmp(some.data.data() + i, others.data.data() + i, sizeof(BFloat16)) != 0;
+  }
+  return different;
+}
+
+}  // namespace
+
+absl::Status BenchSession::WriteFactors(const Bench& bench, RankTensors& tensors) const {
+  const int64_t depth = options_.depth;
+  const int64_t hidden = bench.shape.hidden;
+  const std::vector<BFloat16> matrix =
+      RandomBFloat16(DeriveSeed(options_.seed, kMatrixTensor, 0),
+                     static_cast<size_t>(depth * hidden), 1 / std::sqrt(static_cast<float>(depth)));
+  return tensors.ForEachRank([&](RankId rank) {
+    absl::Status status = tensors.Write(
+        rank, kBenchMatrix, View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {depth, hidden}, matrix));
+    for (int32_t input = 0; input < options_.inputs && status.ok(); ++input) {
+      const std::vector<BFloat16> factor =
+          RandomBFloat16(DeriveSeed(options_.seed, kFactorTensor + input, rank.value),
+                         static_cast<size_t>(bench.shape.tokens) * depth, 1);
+      status = tensors.Write(
+          rank, BenchFactor(input),
+          View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {bench.shape.tokens, depth}, factor));
+    }
+    return status;
+  });
+}
+
+absl::Status BenchSession::MeasureDirect(Bench& bench, RankTensors& tensors) {
+  absl::Status status = WriteFactors(bench, tensors);
+  if (!status.ok()) return status;
+  for (const ProducerPath path : kProducerPaths) {
+    const BenchProgram program = ProducerProgram(path, options_.inputs);
+    const auto times_ns = Execute(bench, program);
+    if (!times_ns.ok()) return times_ns.status();
+    for (size_t i = 0; i < program.timed.size(); ++i) {
+      // Both ways of direct publication have the same producer.
+      if (i > 0 && path == ProducerPath::kDirectOverlapped) continue;
+      Add(bench, program.timed[i].name, (*times_ns)[i], absl::nullopt);
+    }
+  }
+  for (const ProducerPath path : kProducerPaths) {
+    const BackToBackProgram program = BackToBackProducer(path, options_.inputs);
+    const auto times_ns = Execute(bench, program);
+    if (!times_ns.ok()) return times_ns.status();
+    Add(bench, program.name, *times_ns, absl::nullopt);
+  }
+  return CheckPaths(bench, tensors);
+}
+
+// What is combined after each path, of rank 0, bit for bit.
+absl::Status BenchSession::CheckPaths(Bench& bench, RankTensors& tensors) {
+  for (const ProducerPath path : kProducerPaths) {
+    const auto monitor = Run(bench, ProducerCombineProgram(path, options_.inputs));
+    if (!monitor.ok()) return monitor.status();
+  }
+  for (int32_t input = 0; input < options_.inputs; ++input) {
+    const auto wanted = tensors.Read(RankId(0), PathOutput(ProducerPath::kOrdinary, input));
+    if (!wanted.ok()) return wanted.status();
+    for (const ProducerPath path : {ProducerPath::kDirect, ProducerPath::kDirectOverlapped}) {
+      const auto output = tensors.Read(RankId(0), PathOutput(path, input));
+      if (!output.ok()) return output.status();
+      const absl::StatusOr<int64_t> different = CountDifferences(*output, *wanted);
+      if (!different.ok()) return different.status();
+      bench.result.checked_tokens += bench.shape.tokens;
+      bench.result.mismatched_elements += *different;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace perigee

@@ -1,0 +1,44 @@
+// The programs of `perigee bench direct`: a producer's rows, up to where a dispatch has left them,
+// by each way there is.
+#ifndef PERIGEE_CLIENT_CLI_BENCH_PATH_PROGRAMS_H_
+#define PERIGEE_CLIENT_CLI_BENCH_PATH_PROGRAMS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "client/cli/bench/bench_program.h"
+
+namespace perigee {
+
+enum class ProducerPath {
+  // Into memory of the rank, and dispatched from there.
+  kOrdinary,
+  // Straight to their places; all that is not rows is sent behind it.
+  kDirect,
+  // The same, sent beside it.
+  kDirectOverlapped,
+};
+inline constexpr std::array<ProducerPath, 3> kProducerPaths = {
+    ProducerPath::kOrdinary, ProducerPath::kDirect, ProducerPath::kDirectOverlapped};
+
+// "produce_dispatch", "direct" or "direct_overlapped": the name of its figure.
+const char* PathFigure(ProducerPath path);
+
+// Names on the workers: of the product's factors, the first by input; of what is combined of rows
+// that went by a path.
+std::string BenchFactor(int32_t input);
+inline constexpr char kBenchMatrix[] = "matrix";
+std::string PathOutput(ProducerPath path, int32_t input);
+
+// The whole path of each input behind a barrier, and its producer by itself ("produce" or
+// "produce_direct").
+BenchProgram ProducerProgram(ProducerPath path, int32_t inputs);
+// As BackToBackDispatch.
+BackToBackProgram BackToBackProducer(ProducerPath path, int32_t inputs);
+// Each input once, and combined.
+v1::Program ProducerCombineProgram(ProducerPath path, int32_t inputs);
+
+}  // namespace perigee
+
+#endif  // PERIGEE_CLIENT_CLI_BENCH_PATH_PROGRAMS_H_

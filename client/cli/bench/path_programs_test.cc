@@ -1,0 +1,81 @@
+#include "client/cli/bench/path_programs.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace perigee {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<int> WaitsOf(const v1::Program& program, int index) {
+  const auto& waits = program.operations(index).waits_for();
+  return {waits.begin(), waits.end()};
+}
+
+TEST(PathPrograms, TheOrdinaryPathDispatchesWhatWasProduced) {
+  const BenchProgram program = ProducerProgram(ProducerPath::kOrdinary, 2);
+  ASSERT_EQ(program.program.operations_size(), 6);
+  EXPECT_FALSE(program.program.ordered_by_waits());
+  EXPECT_TRUE(program.program.operations(3).has_barrier());
+  const v1::ProduceOperation& produce = program.program.operations(4).produce();
+  EXPECT_EQ(produce.a(), "factor1");
+  EXPECT_EQ(produce.b(), "matrix");
+  EXPECT_EQ(produce.output(), "produced1");
+  EXPECT_EQ(program.program.operations(5).dispatch().hidden(), "produced1");
+  ASSERT_EQ(program.timed.size(), 2u);
+  EXPECT_EQ(program.timed[0].name, "produce_dispatch");
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1, 2), ElementsAre(4, 5)));
+  EXPECT_EQ(program.timed[1].name, "produce");
+  EXPECT_THAT(program.timed[1].operations, ElementsAre(ElementsAre(1), ElementsAre(4)));
+}
+
+TEST(PathPrograms, DirectSendsTheRestBehindTheProducer) {
+  const BenchProgram program = ProducerProgram(ProducerPath::kDirect, 1);
+  ASSERT_EQ(program.program.operations_size(), 5);
+  EXPECT_FALSE(program.program.ordered_by_waits());
+  EXPECT_TRUE(program.program.operations(1).has_prepare_dispatch());
+  EXPECT_EQ(program.program.operations(2).produce().target(), "target");
+  EXPECT_TRUE(program.program.operations(3).has_prepare_publication());
+  EXPECT_TRUE(program.program.operations(4).has_publish());
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1, 2, 3, 4)));
+  EXPECT_EQ(program.timed[1].name, "produce_direct");
+  EXPECT_THAT(program.timed[1].operations, ElementsAre(ElementsAre(2)));
+}
+
+TEST(PathPrograms, OverlappedTheProducerDoesNotWaitForTheRest) {
+  const BenchProgram program = ProducerProgram(ProducerPath::kDirectOverlapped, 2);
+  ASSERT_EQ(program.program.operations_size(), 10);
+  EXPECT_TRUE(program.program.ordered_by_waits());
+  EXPECT_TRUE(program.program.operations(7).has_prepare_publication());
+  EXPECT_TRUE(program.program.operations(8).has_produce());
+  EXPECT_THAT(WaitsOf(program.program, 0), ElementsAre());
+  EXPECT_THAT(WaitsOf(program.program, 5), ElementsAre(4)) << "the last input's publish";
+  EXPECT_THAT(WaitsOf(program.program, 6), ElementsAre(5));
+  EXPECT_THAT(WaitsOf(program.program, 7), ElementsAre(6));
+  EXPECT_THAT(WaitsOf(program.program, 8), ElementsAre(6)) << "the target alone";
+  EXPECT_THAT(WaitsOf(program.program, 9), ElementsAre(8, 7));
+}
+
+TEST(PathPrograms, BackToBackHasNothingBetweenAndAnOutputForEach) {
+  const BackToBackProgram program = BackToBackProducer(ProducerPath::kOrdinary, 2);
+  EXPECT_EQ(program.name, "produce_dispatch_back_to_back");
+  EXPECT_EQ(program.count, 8);
+  ASSERT_EQ(program.program.operations_size(), 16);
+  EXPECT_EQ(program.program.operations(14).produce().output(), "produced7");
+  EXPECT_EQ(program.program.operations(14).produce().a(), "factor1");
+  EXPECT_EQ(BackToBackProducer(ProducerPath::kDirectOverlapped, 1).program.operations_size(), 16);
+}
+
+TEST(PathPrograms, WhatIsCombinedHasItsPathsName) {
+  const v1::Program program = ProducerCombineProgram(ProducerPath::kDirect, 2);
+  ASSERT_EQ(program.operations_size(), 10);
+  EXPECT_EQ(program.operations(9).combine().output(), "output_direct1");
+  EXPECT_EQ(program.operations(9).combine().plan(), program.operations(8).publish().plan());
+}
+
+}  // namespace
+}  // namespace perigee
