@@ -50,6 +50,34 @@ check() {
   note_result "$name" "$result" "$((SECONDS - start))" "${note:0:110}"
 }
 
+# measure_paths RANKS PROCESSES ARGUMENT...: what the paths of rows take on RANKS workers, in PROCESSES
+# clusters one after the other; lines of JSON go to paths.jsonl. A call measures the four shapes.
+measure_paths() {
+  local ranks=$1 processes=$2 what skew process
+  shift 2
+  # shellcheck disable=SC2054  # the commas are in the shapes
+  local shapes=(--shape S8192,H3584,K8,E896 --shape S8192,H3584,K16,E896
+    --shape S8192,H7168,K8,E896 --shape S8192,H7168,K16,E896)
+  for ((process = 1; process <= processes; ++process)); do
+    for skew in 0.1 1 5; do
+      for what in ${PERIGEE_PATH_KINDS:-direct}; do
+        check "$what, $ranks ranks, skew $skew, process $process" 90 "$perigee" bench "$what" \
+          "${shapes[@]}" --skew "$skew" --seed "$process" --backend cuda --ranks "$ranks" "$@" \
+          --inputs 1 --warmup 10 --iterations "${PERIGEE_PATH_ITERATIONS:-100}" \
+          --calibrate "$logs/path_table.jsonl" --json
+        sed -n '/^{$/,/^}$/s/^ *//p' "$log" | paste -sd '' | grep . >>"$logs/paths.jsonl" || true
+      done
+    done
+  done
+}
+
+# What they have measured, as tables.
+show_paths() {
+  check "table of paths" 60 python3 tests/bench/path_table.py "$logs/paths.jsonl"
+  cp "$log" "$logs/paths.md"
+  cat "$logs/paths.md"
+}
+
 # note_result NAME RESULT SECONDS NOTE: a row of the table.
 note_result() {
   table+=("$(printf '%-34s %-10s %4ds  %s' "$1" "$2" "$3" "$4")")

@@ -6,7 +6,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/device/run.sh [--logs DIR] [SECTION]...
 
-Needs CUDA and nothing else. Sections, all of them by default:
+Needs CUDA and nothing else. Sections, all of them but paths by default:
   device     owners of memory, streams and events; NCCL and NVML
   contract   the contract suite on the CUDA backend, ranks as streams of one process
   sanitizer  compute-sanitizer memcheck and racecheck on small shapes
@@ -14,12 +14,18 @@ Needs CUDA and nothing else. Sections, all of them by default:
   bench      planning, dispatch, combine, prefetch and reduce of 8 workers that share the GPU under
              MPS, with random routes and, where pack.sh was given --traces, recorded ones; then each
              layer of those; then a layer with fewer slots than experts of a rank
+  paths      what a producer and the dispatch of its rows take by each path: S 8192,
+             E 896, H 3584 and 7168, K 8 and 16, skew 0.1, 1 and 5. PERIGEE_PATH_RUNS (4:3 8:1) has
+             RANKS:PROCESSES, so many fresh clusters of so many workers that share the GPU under MPS;
+             PERIGEE_PATH_ITERATIONS (100). Not among those that run by default
   attach     local clients of workers that share the GPU: PyTorch against its own index operations,
              with MPS and without; times of the command ring and of a step through it
   loss       ranks that are killed, stopped or never arrive, a process each, without MPS
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one):
 plain files only, one for each check, summary.txt with the table, and bench.jsonl, to which bench adds
-a line of JSON for each of its calls (keys: docs/cli.md). tests/bench/plot_skew.py draws from it.
+a line of JSON for each of its calls (keys: docs/cli.md). tests/bench/plot_skew.py draws from it. paths
+adds to paths.jsonl, from which tests/bench/path_table.py makes paths.md, and to path_table.jsonl, by
+which a selector chooses.
 TEXT
 }
 
@@ -32,7 +38,7 @@ while (($# > 0)); do
       logs=${2:?--logs needs a directory}
       shift
       ;;
-    device | contract | sanitizer | layer | bench | attach | loss) sections+=("$1") ;;
+    device | contract | sanitizer | layer | bench | paths | attach | loss) sections+=("$1") ;;
     *) printf 'run.sh: unknown argument: %s\n' "$1" >&2 && usage >&2 && exit 2 ;;
   esac
   shift
@@ -70,7 +76,7 @@ run_device() {
 run_contract() {
   local test
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes weight_formats layer transport; do
+    refusals publication publication_lifetimes producer weight_formats layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }
@@ -162,6 +168,16 @@ run_bench() {
   stop_mps
 }
 
+run_paths() {
+  local run
+  start_mps
+  for run in ${PERIGEE_PATH_RUNS:-4:3 8:1}; do
+    measure_paths "${run%:*}" "${run#*:}" --shared-gpu --sms 16
+  done
+  stop_mps
+  show_paths
+}
+
 # with_cluster NAME RANKS COMMAND ARGUMENT...: a check of the command on a cluster of as many workers,
 # whose address takes the place of ADDRESS.
 with_cluster() {
@@ -219,6 +235,7 @@ for section in "${sections[@]}"; do
     sanitizer) run_sanitizer ;;
     layer) run_layer ;;
     bench) run_bench ;;
+    paths) run_paths ;;
     attach) run_attach ;;
     loss) run_loss ;;
   esac

@@ -8,7 +8,7 @@ usage() {
 usage: tests/device/run_many.sh [--gpus N] [--logs DIR] [SECTION]...
 
 Needs CUDA and nothing else. Runs on the first N GPUs (default: all of this machine), without MPS and
-without NVLink multicast. Sections, all of them by default:
+without NVLink multicast. Sections, all of them but paths by default:
   topology   how the GPUs are connected, and which may reach into each other's memory
   contract   the contract suite on the CUDA backend, rank r on GPU r % N; PERIGEE_RANDOM_GROUPS
              random groups (default 300)
@@ -18,6 +18,8 @@ without NVLink multicast. Sections, all of them by default:
   links      rates of copies between every two GPUs, by threads and by bulk copies; an all-to-all by
              NCCL
   bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs
+  paths      as of run.sh, a worker on each GPU; PERIGEE_PATH_RUNS (N:3) has RANKS:PROCESSES, RANKS
+             at most N. Not among those that run by default
   loss       ranks that are killed, stopped or never arrive, a process each, rank r on GPU r % N
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
 With one GPU everything runs on it, and no link is used.
@@ -44,7 +46,7 @@ while (($# > 0)); do
       gpus=${2:?--gpus needs a number}
       shift
       ;;
-    topology | contract | layer | transport | links | bench | loss) sections+=("$1") ;;
+    topology | contract | layer | transport | links | bench | paths | loss) sections+=("$1") ;;
     *) wrong_use "unknown argument: $1" ;;
   esac
   shift
@@ -86,7 +88,7 @@ run_contract() {
   local test
   export PERIGEE_RANDOM_GROUPS=${PERIGEE_RANDOM_GROUPS:-300}
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes weight_formats layer; do
+    refusals publication publication_lifetimes producer weight_formats layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
   unset PERIGEE_RANDOM_GROUPS
@@ -141,6 +143,14 @@ run_bench() {
     "${shapes[@]}" --sms 24 --json
 }
 
+run_paths() {
+  local run
+  for run in ${PERIGEE_PATH_RUNS:-$gpus:3}; do
+    measure_paths "${run%:*}" "${run#*:}" --sms 24
+  done
+  show_paths
+}
+
 run_loss() {
   local test
   for test in process_rows rank_loss stopped_rank; do
@@ -160,6 +170,7 @@ for section in "${sections[@]}"; do
     transport) run_transport ;;
     links) run_links ;;
     bench) run_bench ;;
+    paths) run_paths ;;
     loss) run_loss ;;
   esac
 done
