@@ -93,9 +93,9 @@ typedef struct perigee_buffer_shape {
 } perigee_buffer_shape;
 
 // What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of
-// the others they keep and prefetch, for experts that the process computes. 8 bit: one byte, of any meaning;
-// scales are fp32, of 128 x 128 elements each. MXFP4: two in a byte; scales are one byte each (e8m0),
-// of 32 elements of a row.
+// the others they keep and prefetch, for experts that the process computes. 8 bit: one byte, of any
+// meaning; scales are fp32, of 128 x 128 elements each. MXFP4: two in a byte; scales are one byte
+// each (e8m0), of 32 elements of a row.
 enum { PERIGEE_WEIGHTS_BF16 = 0, PERIGEE_WEIGHTS_8BIT = 1, PERIGEE_WEIGHTS_MXFP4 = 2 };
 
 // address: HOST:PORT of the coordinator.
