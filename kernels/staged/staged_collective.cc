@@ -34,6 +34,7 @@ StagedCollective::StagedCollective(StagedDevice& device, std::unique_ptr<PeerExc
 
 absl::Status StagedCollective::Begin(Sequence sequence, Operation operation) {
   Progress& progress = device_.progress();
+  inside_ = false;
   if (absl::Status status = progress.Begin(sequence, operation); !status.ok()) return status;
   deadline_ = absl::Now() + progress.timeout();
   if (!progress.skips()) return absl::OkStatus();
@@ -45,6 +46,7 @@ absl::Status StagedCollective::Begin(Sequence sequence, Operation operation) {
 }
 
 absl::Status StagedCollective::BeginLocal(Operation operation) {
+  inside_ = false;
   deadline_ = absl::Now() + device_.progress().timeout();
   return device_.progress().BeginLocal(operation);
 }
@@ -52,6 +54,7 @@ absl::Status StagedCollective::BeginLocal(Operation operation) {
 absl::Status StagedCollective::Enter(const OperationDescriptor& descriptor, uint32_t flags,
                                      const RankWords& said) {
   device_.progress().ReachEntry();
+  inside_ = true;
   if (absl::Status status = EnterAlone(descriptor, flags, said); !status.ok()) return status;
   std::vector<RankEntry> entries;
   for (const RankWords& words : words_) {
@@ -128,6 +131,7 @@ absl::Status StagedCollective::Renew(const HomeHeader& home) {
 absl::Status StagedCollective::Decline(Sequence sequence) {
   if (absl::Status status = Begin(sequence, Operation::kNone); !status.ok()) return status;
   device_.progress().ReachEntry();
+  inside_ = true;
   return EnterAlone(OperationDescriptor(), kEntryDeclined, {});
 }
 

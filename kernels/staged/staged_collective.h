@@ -48,6 +48,8 @@ class StagedCollective {
   // cannot.
   absl::Status Enter(const OperationDescriptor& descriptor, uint32_t flags,
                      const RankWords& said = {});
+  // Whether ranks may wait in the operation begun for what this one sends.
+  bool inside() const { return inside_; }
   // [R] of the operation entered.
   const std::vector<RankWords>& words() const { return words_; }
   // Inside the operation entered: empty transfers are left out.
@@ -78,6 +80,7 @@ class StagedCollective {
   std::vector<RankWords> words_;          // [R]
   std::atomic<bool> cancel_wanted_ = false;
   absl::Time deadline_;
+  bool inside_ = false;
   uint64_t entered_ = 0;  // sequence of the last operation whose words have all come
 };
 

@@ -40,15 +40,17 @@ class StagedDataPath final : public DataPath {
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
-    return StagedDispatch(rank_, sequence, input, output);
+    absl::StatusOr<PlanPtr> plan = StagedDispatch(rank_, sequence, input, output);
+    if (plan.ok()) return plan;
+    return Recorded(plan.status());
   }
   absl::Status DispatchWithPlan(Sequence sequence, const PlanPtr& plan, const DispatchInput& input,
                                 const DispatchOutput& output) override {
-    return StagedDispatchWithPlan(rank_, sequence, plan, input, output);
+    return Recorded(StagedDispatchWithPlan(rank_, sequence, plan, input, output));
   }
   absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
                                const ExpertWeights& weights) override {
-    return StagedPrefetchWeights(rank_, sequence, plan, weights);
+    return Recorded(StagedPrefetchWeights(rank_, sequence, plan, weights));
   }
   absl::Status RunExperts(const PlanPtr& plan, const ExpertWeights& weights,
                           const RunExpertsInput& input) override {
@@ -67,16 +69,16 @@ class StagedDataPath final : public DataPath {
   }
   absl::Status Combine(Sequence sequence, const PlanPtr& plan, const CombineInput& input,
                        const CombineOutput& output) override {
-    return StagedCombine(rank_, sequence, plan, input, output);
+    return Recorded(StagedCombine(rank_, sequence, plan, input, output));
   }
   absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
                                const ExpertGradients& gradients) override {
-    return StagedReduceGradients(rank_, sequence, plan, gradients);
+    return Recorded(StagedReduceGradients(rank_, sequence, plan, gradients));
   }
   absl::Status Barrier(Sequence sequence) override {
     absl::Status status = rank_.collective->Begin(sequence, Operation::kBarrier);
     if (!status.ok()) return status;
-    return rank_.collective->Enter(rank_.shape().Descriptor(Operation::kBarrier), 0);
+    return Recorded(rank_.collective->Enter(rank_.shape().Descriptor(Operation::kBarrier), 0));
   }
   absl::Status ProbeCopy(CopyProbe probe) override {
     absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
@@ -97,7 +99,9 @@ class StagedDataPath final : public DataPath {
     return rank_.collective->Transfer({{next, reinterpret_cast<const std::byte*>(from), bytes}},
                                       {{before, reinterpret_cast<std::byte*>(to), bytes}});
   }
-  absl::Status Decline(Sequence sequence) override { return rank_.collective->Decline(sequence); }
+  absl::Status Decline(Sequence sequence) override {
+    return Recorded(rank_.collective->Decline(sequence));
+  }
 
   // Every operation has ended when its call returns.
   absl::Status Synchronize() override { return absl::OkStatus(); }
@@ -120,6 +124,21 @@ class StagedDataPath final : public DataPath {
   float* row_weights() const override { return rank_.shape().own().row_weights; }
 
  private:
+  // What fails behind the entry of an operation on this rank alone, such as a copy within its
+  // memory, is no refusal: the others wait for what it does not send, and learn of it by the
+  // record.
+  absl::Status Recorded(absl::Status status) {
+    if (status.ok() || !rank_.collective->inside()) return status;
+    Progress& progress = rank_.device->progress();
+    const absl::optional<ErrorRecord> found = progress.last_error();
+    // Of weights that some rank does not hold, all ranks know.
+    const bool stale = found && found->reason == static_cast<uint32_t>(AbortReason::kStaleWeights);
+    if (found && (!stale || absl::IsFailedPrecondition(status))) return status;
+    ErrorRecord record;
+    record.reason = static_cast<uint32_t>(AbortReason::kAborted);
+    return progress.Fail(record, std::string(status.message()));
+  }
+
   StagedRank rank_;
 };
 

@@ -149,8 +149,9 @@ class StagedHostBackend final : public ForwardingBackend {
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeStagedHostBackend() {
-  return std::make_unique<StagedHostBackend>(CreateHostBackend());
+std::unique_ptr<Backend> MakeStagedHostBackend(std::unique_ptr<Backend> host) {
+  if (host == nullptr) host = CreateHostBackend();
+  return std::make_unique<StagedHostBackend>(std::move(host));
 }
 
 }  // namespace perigee

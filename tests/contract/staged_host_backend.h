@@ -9,7 +9,8 @@
 namespace perigee {
 
 // Its data paths are of Transport::kNccl, by a local exchange; ranks are threads of one process.
-std::unique_ptr<Backend> MakeStagedHostBackend();
+// host: what its memory is of; null: a host backend.
+std::unique_ptr<Backend> MakeStagedHostBackend(std::unique_ptr<Backend> host = nullptr);
 
 }  // namespace perigee
 

@@ -1,0 +1,124 @@
+// A staged data path whose own memory fails, at every place where it can: what fails before other
+// ranks can wait for this one is a refusal, and the operation can be declined; what fails behind
+// that has a record, so that the generation ends instead of their deadline.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "kernels/host/host_backend.h"
+#include "tests/contract/forwarding_backend.h"
+#include "tests/contract/rank_group.h"
+#include "tests/contract/staged_host_backend.h"
+#include "tests/contract/test_data.h"
+
+namespace perigee {
+namespace {
+
+// Copies fail once, after so many that do not.
+class FailingBackend final : public ForwardingBackend {
+ public:
+  FailingBackend(std::unique_ptr<Backend> host, int64_t* copies_left)
+      : ForwardingBackend(*host), host_(std::move(host)), copies_left_(copies_left) {}
+
+  absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
+    return Fails() ? Failure() : host_->CopyIn(to, from);
+  }
+  absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override {
+    return Fails() ? Failure() : host_->CopyOut(to, from);
+  }
+
+ private:
+  bool Fails() { return (*copies_left_)-- == 0; }
+  static absl::Status Failure() { return absl::InternalError("the device is not well"); }
+
+  const std::unique_ptr<Backend> host_;
+  int64_t* const copies_left_;
+};
+
+// One rank alone: what it does for others it does all the same.
+class StagedFailureTest : public ::testing::Test {
+ protected:
+  static constexpr Geometry kGeometry{
+      .ranks = 1, .experts = 4, .tokens = 5, .topk = 2, .slots = 4, .token_padding = 2};
+  static constexpr int64_t kNever = -1;
+
+  // How often the operation failed, once at each of its copies.
+  template <typename Operation>
+  void FailAtEveryCopy(const Operation& operation, int64_t* refused, int64_t* recorded) {
+    for (int64_t at = 0;; ++at) {
+      SCOPED_TRACE(at);
+      ASSERT_LT(at, 1000) << "it never ends well";
+      int64_t copies_left = kNever;
+      const auto backend = MakeStagedHostBackend(
+          std::make_unique<FailingBackend>(CreateHostBackend(), &copies_left));
+      RankGroup group(RankBackends({backend.get()}, Transport::kNccl), {.geometry = kGeometry});
+      const absl::StatusOr<PlanPtr> plan = Dispatch(group, group.NextSequence());
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      copies_left = at;
+      const Sequence sequence = group.NextSequence();
+      const absl::Status status = operation(group, sequence, *plan);
+      const bool failed = copies_left < 0;
+      copies_left = kNever;
+      ASSERT_EQ(status.ok(), !failed) << status;
+      if (!failed) return;
+      const absl::optional<ErrorRecord> record = group.path(0).last_error();
+      if (!record) {
+        ++*refused;
+        EXPECT_TRUE(group.path(0).Decline(sequence).ok()) << "the others are told";
+        EXPECT_TRUE(group.path(0).Barrier(group.NextSequence()).ok());
+      } else {
+        ++*recorded;
+        EXPECT_EQ(record->reason, static_cast<uint32_t>(AbortReason::kAborted));
+        EXPECT_EQ(record->sequence, sequence.value);
+        EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+        EXPECT_FALSE(group.path(0).Barrier(group.NextSequence()).ok()) << "nothing can follow";
+      }
+    }
+  }
+  absl::StatusOr<PlanPtr> Dispatch(RankGroup& group, Sequence sequence) {
+    const RankInput& input = inputs_[0];
+    return group.path(0).Dispatch(sequence,
+                                  {input.hidden.data(), input.topk_experts.data(),
+                                   input.route_weights.data(), input.token_count},
+                                  {});
+  }
+
+  std::mt19937_64 random_{std::random_device()()};
+  const std::vector<RankInput> inputs_ =
+      NamedInputs(PlainGroup(random_, kGeometry), RankGroupOptions().hidden, 3);
+};
+
+TEST_F(StagedFailureTest, ADispatchIsRefusedOrRecordsItsFailure) {
+  int64_t refused = 0, recorded = 0;
+  FailAtEveryCopy([&](RankGroup& group, Sequence sequence,
+                      const PlanPtr&) { return Dispatch(group, sequence).status(); },
+                  &refused, &recorded);
+  EXPECT_GT(refused, 0) << "its routes cannot be read";
+  EXPECT_GT(recorded, 3);
+}
+
+TEST_F(StagedFailureTest, ACombineRecordsItsFailure) {
+  std::vector<BFloat16> output(static_cast<size_t>(kGeometry.tokens) * RankGroupOptions().hidden);
+  int64_t refused = 0, recorded = 0;
+  FailAtEveryCopy(
+      [&](RankGroup& group, Sequence sequence, const PlanPtr& plan) {
+        return group.path(0).Combine(sequence, plan, {.rows = group.path(0).rows()},
+                                     {.hidden = output.data()});
+      },
+      &refused, &recorded);
+  EXPECT_GT(recorded, 0);
+}
+
+TEST_F(StagedFailureTest, ABarrierRecordsItsFailure) {
+  int64_t refused = 0, recorded = 0;
+  FailAtEveryCopy([&](RankGroup& group, Sequence sequence,
+                      const PlanPtr&) { return group.path(0).Barrier(sequence); },
+                  &refused, &recorded);
+  EXPECT_EQ(refused, 0) << "it is inside from its first copy on";
+  EXPECT_GT(recorded, 0);
+}
+
+}  // namespace
+}  // namespace perigee
