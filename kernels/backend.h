@@ -240,9 +240,10 @@ class DataPath {
   virtual absl::Status PrefetchWeights(Sequence sequence, const PlanPtr& plan,
                                        const ExpertWeights& weights) = 0;
   // Collective. The same where the copies may go on beside the operations called after it, up to
-  // the next Join or Synchronize: none of these may use the slots. The weights of a home may be
-  // replaced when all ranks have passed an operation that comes after the Join. A home that held
-  // others is told by the Join.
+  // the next Join or Synchronize: none of these may use the slots. Called right behind the dispatch
+  // that makes the plan, the copies may begin when the plan is made: homes are loaded before that
+  // dispatch. The weights of a home may be replaced when all ranks have passed an operation that
+  // comes after the Join. A home that held others is told by the Join.
   virtual absl::Status PrefetchWeightsBeside(Sequence sequence, const PlanPtr& plan,
                                              const ExpertWeights& weights) {
     return PrefetchWeights(sequence, plan, weights);

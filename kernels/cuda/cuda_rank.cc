@@ -20,7 +20,7 @@ struct RankMemory {
   size_t state = 0;
   size_t grid = 0;
   size_t own_sums = 0;
-  size_t slot_is_good = 0;
+  size_t bad_slots = 0;
   size_t scratch = 0;
   size_t size_bytes = 0;
 
@@ -33,7 +33,7 @@ struct RankMemory {
     memory.state = walk.Place<PathState>(1);
     memory.grid = walk.Place<GridWords>(1);
     memory.own_sums = walk.Place<uint64_t>(own_beside ? geometry.tokens : 0);
-    memory.slot_is_good = walk.Place<uint32_t>(geometry.slots);
+    memory.bad_slots = walk.Place<uint32_t>(geometry.slots);
     memory.scratch = walk.Place<std::byte>(static_cast<int64_t>(scratch_bytes), 256);
     memory.size_bytes = walk.size_bytes(256);
     return memory;
@@ -70,7 +70,7 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   size_t scratch_bytes = 0;
   rank.scratch =
       PlacePlanningScratch(rank.geometry, rank.sms->sms(), base + parts.scratch, &scratch_bytes);
-  rank.slot_is_good = reinterpret_cast<uint32_t*>(base + parts.slot_is_good);
+  rank.bad_slots = reinterpret_cast<uint32_t*>(base + parts.bad_slots);
   rank.view.geometry = rank.geometry;
   rank.view.hidden = rank.hidden;
   rank.view.rank = rank.rank.value;
@@ -80,14 +80,12 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   rank.view.grid = reinterpret_cast<GridWords*>(base + parts.grid);
   if (rank.sums_beside) rank.view.own_sums = reinterpret_cast<uint64_t*>(base + parts.own_sums);
   rank.view.page = rank.page->device_address();
-  const auto own_sums_bytes = parts.slot_is_good - parts.own_sums;
-  if (rank.sums_beside) {
-    absl::Status filled = FillDevice(rank.device, base + parts.own_sums, 0, own_sums_bytes);
-    if (!filled.ok()) return filled;
-  }
+  const size_t zeroed_bytes = parts.scratch - parts.own_sums;
+  absl::Status status = FillDevice(rank.device, base + parts.own_sums, 0, zeroed_bytes);
+  if (!status.ok()) return status;
   const PathState state;
   const GridWords grid;
-  absl::Status status = CopyObjects(rank.device, base + parts.grid, &grid, sizeof(grid));
+  status = CopyObjects(rank.device, base + parts.grid, &grid, sizeof(grid));
   if (!status.ok()) return status;
   status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
   if (!status.ok()) return status;

@@ -85,7 +85,7 @@ struct CudaRank : RankShape {
   std::unique_ptr<Progress> progress;
   PathView view;
   PlanningScratch scratch;
-  uint32_t* slot_is_good = nullptr;  // [B] in `memory`
+  uint32_t* bad_slots = nullptr;  // [B] in `memory`, of prefetches
   std::deque<QueuedOperation> queued;
   uint32_t told = 0;  // operations that are not queued any more, modulo 2^32
   std::vector<std::unique_ptr<Event>> spare_events;

@@ -134,7 +134,7 @@ __device__ inline void Send(const PathView& path, const SendArguments& send, boo
 // block, when all blocks have got so far.
 __device__ inline void TellPlanned(const PathView& path, const OperationMark& mark, bool goes_on) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
-  StoreRelease(&path.grid->planned, mark.sequence << 1 | (goes_on ? 1 : 0));
+  StoreRelease(&path.grid->planned, PlannedWord(mark.sequence, goes_on));
 }
 
 // Beside a dispatch, waiting for nothing but its plan.

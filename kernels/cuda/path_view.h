@@ -98,9 +98,12 @@ struct GridWords {
   uint32_t next[4] = {};  // rows that warps have taken (row_tickets.cuh), by RowQueue
   uint32_t next_own = 0;  // likewise, of the kernel that runs beside a dispatch or a combine
   uint32_t reserved = 0;
-  uint64_t planned =
-      0;  // sequence << 1 of the last dispatch that has got so far, | 1 if it goes on
+  uint64_t planned = 0;  // PlannedWord of the last dispatch that has got so far
 };
+// Of a later dispatch it is greater.
+PERIGEE_HOST_DEVICE constexpr uint64_t PlannedWord(uint64_t sequence, bool goes_on) {
+  return sequence << 1 | (goes_on ? 1 : 0);
+}
 enum RowQueue : int { kSendQueue = 0, kExpandQueue = 1, kLocalSumQueue = 2, kTokenSumQueue = 3 };
 
 // One rank's data path as its kernels see it.

@@ -4,21 +4,20 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/dependent_launch.cuh"
 #include "kernels/cuda/device_words.cuh"
 #include "kernels/cuda/grid_barrier.cuh"
 #include "kernels/cuda/group_rows.cuh"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/rank_barrier.cuh"
-#include "kernels/cuda/row_vectors.cuh"
+#include "kernels/cuda/slot_filler.cuh"
 #include "kernels/cuda/weights_words.cuh"
 
 namespace perigee {
 
 inline constexpr int kSlotThreads = 256;
-// 128 KiB a block under way at once: weights come over links, to few SMs.
-inline constexpr int kCopyThreads = 512;
-inline constexpr int kCopyVectors = 16;
+inline constexpr int kCopyThreads = SlotStages::kThreads;
 
 // The least stale slot, with what its home held, by one block of threads that each know of one at
 // most: an earlier kernel's finding is kept where it is of a lower slot.
@@ -35,13 +34,27 @@ __device__ inline void NoteStaleSlot(const PathView& path, int32_t slot, const H
   __syncthreads();
 }
 
-// One block. Before the copy: every used slot loses its tag; those whose home holds the weights are
-// good. After it: those that still are get their new tags.
-__device__ inline void CheckSlots(const PathView& path, const PlanView& plan,
-                                  const WeightsView& weights, uint32_t* slot_is_good,
-                                  bool after_copy) {
-  if (threadIdx.x == 0 && !after_copy) path.state->stale_slot = INT32_MAX;
+// What a word of bad_slots is where a block has found the slot's home without the weights in this
+// operation.
+__device__ inline uint32_t BadMark(const OperationMark& mark) { return mark.place + 1; }
+
+// Every block, ahead of its copies; the first also takes the tags off.
+__device__ inline void OpenSlots(const PathView& path, const OperationMark& mark,
+                                 const WeightsView& weights, const SlotList& list,
+                                 uint32_t* bad_slots) {
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < list.count; i += kCopyThreads) {
+    if (blockIdx.x == 0) *SlotTagAt(weights, list.slot[i]) = SlotTag();
+    if (!HomeIsReady(weights, path.geometry.home_rank(list.expert[i]))) {
+      bad_slots[list.slot[i]] = BadMark(mark);
+    }
+  }
   __syncthreads();
+}
+
+// One block, after all copies: slots whose homes had the weights all along get their new tags.
+__device__ inline void CloseSlots(const PathView& path, const OperationMark& mark,
+                                  const PlanView& plan, const WeightsView& weights,
+                                  const uint32_t* bad_slots) {
   const auto threads = static_cast<int32_t>(blockDim.x);
   for (int32_t first = 0; first < path.geometry.slots; first += threads) {
     const int32_t slot = first + static_cast<int32_t>(threadIdx.x);
@@ -49,43 +62,29 @@ __device__ inline void CheckSlots(const PathView& path, const PlanView& plan,
         slot < path.geometry.slots ? ExpertInSlot(plan, path.geometry, path.rank, slot) : -1;
     int32_t stale = INT32_MAX;
     HomeHeader held;
-    if (expert >= 0 && (!after_copy || slot_is_good[slot] != 0)) {
+    if (expert >= 0) {
       held = ReadHome(weights, path.geometry.home_rank(expert));
-      const bool good = HomeHolds(weights, held);
-      if (!good) stale = slot;
-      if (!after_copy) {
-        *SlotTagAt(weights, slot) = SlotTag();
-        slot_is_good[slot] = good ? 1 : 0;
-      } else if (good) {
+      if (HomeHolds(weights, held) && __ldcg(&bad_slots[slot]) != BadMark(mark)) {
         *SlotTagAt(weights, slot) = WantedTag(weights, expert);
+      } else {
+        stale = slot;
       }
     }
     NoteStaleSlot(path, stale, held);
   }
 }
 
-__global__ void __launch_bounds__(kSlotThreads)
-    CheckSlotsKernel(PathView path, PlanView plan, WeightsView weights, uint32_t* slot_is_good,
-                     bool after_copy) {
-  if (Stopped(path)) return;
-  CheckSlots(path, plan, weights, slot_is_good, after_copy);
+// Of LaunchFillSlots. Where a later dispatch has told of itself since, a failure of this one has
+// stopped the path.
+__device__ inline bool HasPlan(const PathView& path, uint64_t made_by) {
+  if (Stopped(path)) return false;
+  return made_by == 0 || LoadAcquire(&path.grid->planned) != PlannedWord(made_by, false);
 }
 
-// One part by all blocks. A thread has several loads under way before its first store.
-__device__ inline void CopyWholeVectors(uint4* to, const uint4* from, int64_t vectors) {
-  constexpr int64_t kSpan = int64_t{kCopyThreads} * kCopyVectors;
-  for (int64_t first = blockIdx.x * kSpan; first < vectors; first += gridDim.x * kSpan) {
-    const int64_t at = first + threadIdx.x;
-    uint4 loaded[kCopyVectors];
-#pragma unroll
-    for (int i = 0; i < kCopyVectors; ++i) {
-      if (at + i * kCopyThreads < vectors) loaded[i] = from[at + i * kCopyThreads];
-    }
-#pragma unroll
-    for (int i = 0; i < kCopyVectors; ++i) {
-      if (at + i * kCopyThreads < vectors) to[at + i * kCopyThreads] = loaded[i];
-    }
-  }
+__global__ void __launch_bounds__(kSlotThreads)
+    CloseSlotsKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
+                     const __grid_constant__ WeightsView weights, const uint32_t* bad_slots) {
+  if (HasPlan(path, made_by)) CloseSlots(path, mark, plan, weights, bad_slots);
 }
 
 // Scales that are no whole vectors, which are few.
@@ -99,30 +98,32 @@ __device__ inline void CopyBytes(std::byte* to, const std::byte* from, int64_t b
 // Matrices are whole vectors; so are scales where H and H' are multiples of 128, but for the few
 // of a small 8-bit matrix. Every block has a part in every slot that is used, however few these
 // are.
-__device__ inline void CopySlots(const PathView& path, const PlanView& plan,
-                                 const WeightsView& weights, const uint32_t* slot_is_good) {
-  for (int32_t slot = 0; slot < path.geometry.slots; ++slot) {
-    const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
-    if (expert < 0 || slot_is_good[slot] == 0) continue;
-    for (int part = 0; part < kWeightParts; ++part) {
-      const std::byte* from = HomePart(weights, path.geometry, expert, part);
-      std::byte* to = SlotPart(weights, slot, part);
-      const int64_t bytes = weights.shape.part_bytes(part);
-      if (bytes % sizeof(uint4) == 0) {
-        CopyWholeVectors(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from),
-                         bytes / static_cast<int64_t>(sizeof(uint4)));
-      } else {
-        CopyBytes(to, from, bytes);
+__device__ inline void CopySlots(const PathView& path, const OperationMark& mark,
+                                 const PlanView& plan, const WeightsView& weights,
+                                 uint32_t* bad_slots) {
+  extern __shared__ __align__(kSharedAlignment) std::byte stages[];
+  __shared__ SlotList list;
+  if (blockIdx.x == 0 && threadIdx.x == 0) path.state->stale_slot = INT32_MAX;
+  SlotFiller filler(stages, path, weights);
+  for (int32_t first = 0; first < path.geometry.slots; first += SlotList::kMost) {
+    ListSlots(path, plan, first, list);
+    OpenSlots(path, mark, weights, list, bad_slots);
+    filler.Fill(list);
+    for (int32_t i = 0; i < list.count; ++i) {
+      for (int part = 0; part < kWeightParts; ++part) {
+        const int64_t bytes = weights.shape.part_bytes(part);
+        if (bytes % static_cast<int64_t>(sizeof(uint4)) == 0) continue;
+        CopyBytes(SlotPart(weights, list.slot[i], part),
+                  HomePart(weights, path.geometry, list.expert[i], part), bytes);
       }
     }
   }
 }
 
-__global__ void __launch_bounds__(kCopyThreads)
-    CopySlotsKernel(PathView path, PlanView plan, WeightsView weights,
-                    const uint32_t* slot_is_good) {
-  if (Stopped(path)) return;
-  CopySlots(path, plan, weights, slot_is_good);
+__global__ void __launch_bounds__(kCopyThreads, 1)
+    CopySlotsKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
+                    const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
+  if (HasPlan(path, made_by)) CopySlots(path, mark, plan, weights, bad_slots);
 }
 
 // One thread, behind the exit barrier.
@@ -147,24 +148,20 @@ enum : int { kPrefetchNotEntered = 0 };
 // All of it in one kernel: between kernels ranks that share a device drift apart.
 __global__ void __launch_bounds__(kCopyThreads, 1)
     PrefetchKernel(PathView path, OperationMark mark, EntryArguments entry, PlanView plan,
-                   const __grid_constant__ WeightsView weights, uint32_t* slot_is_good) {
+                   const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
   BarrierSite site;
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
   AwaitKernelAhead();
   GridBarrier grid(path, mark);
-  if (blockIdx.x == 0) {
-    // Orders: the loading of every home block before the reads of it that follow.
-    if (Enter(path, mark, entry, site)) {
-      CheckSlots(path, plan, weights, slot_is_good, false);
-    } else if (threadIdx.x == 0) {
-      SetVerdict(path.grid, kPrefetchNotEntered);
-    }
+  // Orders: the loading of every home block before the reads of it that follow.
+  if (blockIdx.x == 0 && !Enter(path, mark, entry, site) && threadIdx.x == 0) {
+    SetVerdict(path.grid, kPrefetchNotEntered);
   }
   if (!grid.Sync() || Verdict(path.grid, kPrefetchNotEntered)) return grid.Leave();
-  CopySlots(path, plan, weights, slot_is_good);
+  CopySlots(path, mark, plan, weights, bad_slots);
   if (blockIdx.x == 0) site = LoadBarrierSite(path);
   if (grid.Sync() && blockIdx.x == 0) {
-    CheckSlots(path, plan, weights, slot_is_good, true);
+    CloseSlots(path, mark, plan, weights, bad_slots);
     // Orders: the reads above before any home block is loaded anew. All ranks pass it, whatever one
     // has found.
     if (Exit(path, mark, site) && threadIdx.x == 0) ReportStaleSlot(path, mark, plan);

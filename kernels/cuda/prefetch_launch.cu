@@ -8,19 +8,18 @@ namespace perigee {
 
 int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                    const EntryArguments& entry, const PlanView& plan, const WeightsView& weights,
-                   uint32_t* slot_is_good) {
-  return LaunchDependent(target, PrefetchKernel, target.sms, kCopyThreads, 0, path, mark, entry,
-                         plan, weights, slot_is_good);
+                   uint32_t* bad_slots) {
+  return LaunchDependent(target, PrefetchKernel, target.sms, kCopyThreads, SlotStages::kSharedBytes,
+                         path, mark, entry, plan, weights, bad_slots);
 }
 
-int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,
-                    const WeightsView& weights, uint32_t* slot_is_good) {
-  cudaStream_t stream = target.stream;
-  CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, false);
-  if (path.geometry.slots > 0) {
-    CopySlotsKernel<<<target.sms, kCopyThreads, 0, stream>>>(path, plan, weights, slot_is_good);
-  }
-  CheckSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, plan, weights, slot_is_good, true);
+int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                    uint64_t made_by, const PlanView& plan, const WeightsView& weights,
+                    uint32_t* bad_slots) {
+  CopySlotsKernel<<<target.sms, kCopyThreads, SlotStages::kSharedBytes, target.stream>>>(
+      path, mark, made_by, plan, weights, bad_slots);
+  CloseSlotsKernel<<<1, kSlotThreads, 0, target.stream>>>(path, mark, made_by, plan, weights,
+                                                          bad_slots);
   return cudaGetLastError();
 }
 
@@ -31,7 +30,9 @@ int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,
 }
 
 int LoadPrefetchKernels() {
-  return LoadKernels(PrefetchKernel, CheckSlotsKernel, CopySlotsKernel, ReportStaleSlotKernel);
+  const int error = AllowSharedMemory(SlotStages::kSharedBytes, PrefetchKernel, CopySlotsKernel);
+  if (error != 0) return error;
+  return LoadKernels(PrefetchKernel, CopySlotsKernel, CloseSlotsKernel, ReportStaleSlotKernel);
 }
 
 }  // namespace perigee

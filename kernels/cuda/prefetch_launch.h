@@ -12,16 +12,19 @@
 
 namespace perigee {
 
-// Entry barrier, LaunchFillSlots, exit barrier and LaunchReportStaleSlot.
+// Entry barrier, LaunchFillSlots, exit barrier and LaunchReportStaleSlot. bad_slots [B] is the
+// prefetches' own, zero at first.
 int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                    const EntryArguments& entry, const PlanView& plan, const WeightsView& weights,
-                   uint32_t* slot_is_good);
+                   uint32_t* bad_slots);
 
-// Between barriers: fills and tags the slots that the plan uses. A slot whose home held other
-// weights, before or after the copy, is left empty and noted in PathState. slot_is_good [B] is
-// scratch.
-int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const PlanView& plan,
-                    const WeightsView& weights, uint32_t* slot_is_good);
+// When all ranks have entered an operation: fills and tags the slots that the plan uses. A slot
+// whose home held other weights, before or after the copy, is left empty and noted in PathState.
+// made_by: sequence of a dispatch that makes the plan and may still run, having told how its
+// planning ended; 0: there is none.
+int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                    uint64_t made_by, const PlanView& plan, const WeightsView& weights,
+                    uint32_t* bad_slots);
 
 // After the exit barrier, which all ranks pass whatever one has found: raises the report.
 int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/prefetch_launch.h"
 #include "kernels/cuda/run_experts_launch.h"
+#include "kernels/device/caller_stream.h"
 
 namespace perigee {
 namespace {
@@ -57,16 +58,35 @@ absl::Status QueueStaleSlot(CudaRank& rank, const CudaPlan& plan) {
   return LaunchStatus(rank, error, "prefetch");
 }
 
-// Behind what the rank's stream holds now.
-absl::Status FillSlotsBeside(CudaRank& rank, const CudaPlan& plan, const ExpertWeights& weights) {
+// Whether what was queued last is the dispatch that makes the plan.
+bool IsBeingMade(const CudaRank& rank, const CudaPlan& plan) {
+  if (rank.queued.empty()) return false;
+  const OperationMark& last = rank.queued.back().mark;
+  return last.operation == static_cast<uint32_t>(Operation::kDispatch) &&
+         last.sequence == plan.tag().sequence.value;
+}
+
+// Makes the lane wait for what the rank's stream holds now; where that ends with the dispatch that
+// makes the plan, for the plan alone: what was ahead of the dispatch has ended then.
+absl::Status BeginBeside(CudaRank& rank, const CudaPlan& plan, bool with_plan) {
+  CUstream_st* const lane = (*rank.lane.stream)->get();
+  if (with_plan) {
+    return WaitForWord(rank.device, lane, &rank.view.grid->planned,
+                       PlannedWord(plan.tag().sequence.value, /*goes_on=*/false));
+  }
+  absl::Status status = rank.lane.begin->Record(rank.target().stream);
+  return status.ok() ? rank.lane.begin->MakeWait(lane) : status;
+}
+
+absl::Status FillSlotsBeside(CudaRank& rank, const OperationMark& mark, const CudaPlan& plan,
+                             const ExpertWeights& weights, bool with_plan) {
   LaunchTarget target = rank.target();
-  absl::Status status = rank.lane.begin->Record(target.stream);
   target.stream = (*rank.lane.stream)->get();
-  if (status.ok()) status = rank.lane.begin->MakeWait(target.stream);
-  if (!status.ok()) return status;
   const int error =
-      LaunchFillSlots(target, rank.view, plan.view(), ViewOf(rank, weights), rank.slot_is_good);
-  if (status = LaunchStatus(rank, error, "prefetch"); !status.ok()) return status;
+      LaunchFillSlots(target, rank.view, mark, with_plan ? plan.tag().sequence.value : 0,
+                      plan.view(), ViewOf(rank, weights), rank.bad_slots);
+  absl::Status status = LaunchStatus(rank, error, "prefetch");
+  if (!status.ok()) return status;
   return rank.lane.end->Record(target.stream);
 }
 
@@ -81,9 +101,8 @@ absl::Status QueuePrefetchWeights(CudaRank& rank, Sequence sequence, const PlanP
   if (!status.ok()) return status;
   const EntryArguments entry =
       NoteEntry(rank, prefetch->descriptor, 0, QueuedPrefetch(prefetch->mark, weights));
-  const int error =
-      LaunchPrefetch(rank.target(), rank.view, prefetch->mark, entry, prefetch->plan->view(),
-                     ViewOf(rank, weights), rank.slot_is_good);
+  const int error = LaunchPrefetch(rank.target(), rank.view, prefetch->mark, entry,
+                                   prefetch->plan->view(), ViewOf(rank, weights), rank.bad_slots);
   NoteExit(rank);
   return LaunchStatus(rank, error, "prefetch");
 }
@@ -102,10 +121,14 @@ absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPt
   }
   auto prefetch = CheckPrefetch(rank, sequence, handle, weights);
   if (!prefetch.ok()) return prefetch.status();
-  // Orders: the loading of every home block before the reads of it that follow.
+  // Orders: the loading of every home block before the reads of it that follow; with the plan, the
+  // entry of its dispatch does.
+  const bool with_plan = IsBeingMade(rank, *prefetch->plan);
   absl::Status status =
       QueueEntry(rank, prefetch->descriptor, 0, QueuedPrefetch(prefetch->mark, weights));
-  if (status.ok()) status = FillSlotsBeside(rank, *prefetch->plan, weights);
+  if (status.ok()) status = BeginBeside(rank, *prefetch->plan, with_plan);
+  if (status.ok())
+    status = FillSlotsBeside(rank, prefetch->mark, *prefetch->plan, weights, with_plan);
   if (!status.ok()) {
     rank.progress->Abort(-1, std::string(status.message()));
     return status;

@@ -20,6 +20,13 @@ __device__ inline HomeHeader ReadHome(const WeightsView& weights, int32_t rank) 
   __threadfence_system();
   return header;
 }
+// Whether the home holds the weights, before they are read: generic reads do not move ahead of it.
+__device__ inline bool HomeIsReady(const WeightsView& weights, int32_t rank) {
+  const auto* at =
+      reinterpret_cast<const HomeHeader*>(weights.home[rank] + weights.home_layout.header);
+  const bool is_version = LoadAcquire(&at->version) == weights.version;
+  return is_version && __ldcg(&at->layer) == weights.layer;
+}
 __device__ inline bool HomeHolds(const WeightsView& weights, const HomeHeader& header) {
   return header.version == weights.version && header.layer == weights.layer;
 }

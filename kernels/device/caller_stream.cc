@@ -8,6 +8,17 @@
 #include "kernels/device/driver_table.h"
 
 namespace perigee {
+namespace {
+
+absl::Status WaitForAddress(int device, CUstream_st* stream, uint64_t address, uint64_t value) {
+  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device);
+  if (!scope.ok()) return scope.status();
+  return CudaStatus(
+      scope->driver().cuStreamWaitValue64(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ),
+      "making a stream wait for a word");
+}
+
+}  // namespace
 
 absl::Status CopyOnStream(int device, CUstream_st* stream, void* to, const void* from,
                           size_t size_bytes) {
@@ -25,6 +36,10 @@ absl::StatusOr<bool> IsStreamDone(int device, CUstream_st* stream) {
   absl::Status status = CudaStatus(error, "work on a caller's stream");
   if (!status.ok()) return status;
   return true;
+}
+
+absl::Status WaitForWord(int device, CUstream_st* stream, const uint64_t* word, uint64_t value) {
+  return WaitForAddress(device, stream, reinterpret_cast<uint64_t>(word), value);
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Register(int device,
@@ -67,11 +82,7 @@ absl::Status RegisteredMemory::WriteOnStream(CUstream_st* stream, const uint64_t
 
 absl::Status RegisteredMemory::WaitOnStream(CUstream_st* stream, const uint64_t* word,
                                             uint64_t value) const {
-  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device_);
-  if (!scope.ok()) return scope.status();
-  return CudaStatus(
-      scope->driver().cuStreamWaitValue64(stream, AddressOf(word), value, CU_STREAM_WAIT_VALUE_GEQ),
-      "making a caller's stream wait for a word");
+  return WaitForAddress(device_, stream, AddressOf(word), value);
 }
 
 }  // namespace perigee

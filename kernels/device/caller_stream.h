@@ -1,5 +1,6 @@
-// Work on a stream that belongs to somebody else in this process, and words in host memory by which
-// such a stream meets another process: it tells how far it has come, and waits until it is told.
+// Work on a stream that may belong to somebody else in this process, and words in memory by which
+// such a stream meets another one or another process: it tells how far it has come, and waits until
+// it is told.
 //
 // `stream` is a cudaStream_t (null: the legacy default stream) of `device`. Nothing here waits for
 // the device but what says so. Errors as kernels/device/cuda_status.h has them. Thread-safe.
@@ -22,6 +23,10 @@ absl::Status CopyOnStream(int device, CUstream_st* stream, void* to, const void*
                           size_t size_bytes);
 // Whether all that has been submitted to it has ended.
 absl::StatusOr<bool> IsStreamDone(int device, CUstream_st* stream);
+
+// What is submitted from here on waits until `word`, in memory of the device, is at least `value`,
+// however long that takes. The waiting occupies no SM.
+absl::Status WaitForWord(int device, CUstream_st* stream, const uint64_t* word, uint64_t value);
 
 // Host memory of this process, shared with others or not, that its device sees. Unregistered by its
 // destructor, which may wait for the device; the memory outlives it.

@@ -9,6 +9,10 @@ absl::Status CopyOnStream(int, CUstream_st*, void*, const void*, size_t) {
 
 absl::StatusOr<bool> IsStreamDone(int, CUstream_st*) { return BuiltWithoutCuda(); }
 
+absl::Status WaitForWord(int, CUstream_st*, const uint64_t*, uint64_t) {
+  return BuiltWithoutCuda();
+}
+
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Register(int, std::byte*,
                                                                              size_t) {
   return BuiltWithoutCuda();

@@ -167,7 +167,12 @@ bool ProgramRunner::RunsBeside(int index) const {
   const v1::ProgramOperation& operation = order_.program.operations(index);
   const bool may = operation.has_prefetch_weights() || operation.has_prepare_publication();
   if (!site_.data_path.queues() || !may) return false;
-  return index + 1 < order_.program.operations_size() && !waits_.Waits(index + 1, index);
+  const auto& operations = order_.program.operations();
+  if (index + 1 < operations.size() && !waits_.Waits(index + 1, index)) return true;
+  // Beside what is left of the dispatch that makes its plan.
+  if (!order_.program.ordered_by_waits() || index == 0) return false;
+  const v1::DispatchOperation& before = operations[index - 1].dispatch();
+  return !before.plan().empty() && before.plan() == operation.prefetch_weights().plan();
 }
 
 void ProgramRunner::Join() {

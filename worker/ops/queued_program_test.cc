@@ -178,12 +178,24 @@ TEST_F(QueuedProgramTest, APrefetchIsJoinedAtTheIterationsEndAtTheLatest) {
 }
 
 TEST_F(QueuedProgramTest, APrefetchThatTheNextOperationWaitsForRunsInItsTurn) {
+  const ProgramOutcome outcome =
+      Run(absl::StrCat(kDispatch, kBarrier,
+                       R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
+                                waits_for: [ 0, 1 ] }
+                   operations { barrier {} waits_for: 2 } ordered_by_waits: true)"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "barrier 2", "prefetch_weights 3", "barrier 4"));
+}
+
+TEST_F(QueuedProgramTest, APrefetchRunsBesideTheDispatchThatMakesItsPlan) {
   const ProgramOutcome outcome = Run(absl::StrCat(
       kDispatch, R"(operations { prefetch_weights { plan: "p" layer: 1 weights_version: 3 }
                                 waits_for: 0 }
                    operations { barrier {} waits_for: 1 } ordered_by_waits: true)"));
   EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
-  EXPECT_THAT(path_->calls(), ElementsAre("dispatch 1", "prefetch_weights 2", "barrier 3"));
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("dispatch 1", "prefetch_beside 2", "join 0", "barrier 3"));
 }
 
 TEST_F(QueuedProgramTest, StaleWeightsFoundBesideAreToldByWhatFollowsTheJoin) {
