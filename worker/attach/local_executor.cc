@@ -251,7 +251,7 @@ Failure LocalExecutor::Operate(const LocalDispatch& operation, Sequence sequence
   if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
   RankOperations::Dispatched dispatched =
       operations_.Dispatch(sequence, Input(operation.token_count, operation.route_weights),
-                           operation.route_weights, nullptr, arena_.plan);
+                           operation.route_weights, nullptr, {.plan = arena_.plan});
   if (!dispatched.plan) return std::move(dispatched.failure);
   KeepPlan(operation.plan, std::move(dispatched.plan), /*made=*/true);
   return Failure();
@@ -284,7 +284,7 @@ Failure LocalExecutor::Operate(const LocalCombine& operation, Sequence sequence)
   if (!plan.ok()) return Refused(plan.status());
   const CombineOutput output{arena_.output,
                              operation.route_weights ? arena_.gathered_weights : nullptr};
-  return operations_.Combine(sequence, *plan, output, operation.own_weights);
+  return operations_.Combine(sequence, *plan, {.own_weights = operation.own_weights}, output);
 }
 
 Failure LocalExecutor::Operate(const LocalBarrier&, Sequence sequence) {

@@ -1,5 +1,7 @@
 #include "worker/ops/operation_launcher.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,19 @@ Element* Elements(const std::shared_ptr<StoredTensor>& tensor) {
   return tensor ? reinterpret_cast<Element*>(tensor->data()) : nullptr;
 }
 
+// The names that are given.
+std::vector<std::string> Named(std::initializer_list<std::string> names) {
+  std::vector<std::string> named;
+  for (const std::string& name : names) {
+    if (!name.empty()) named.push_back(name);
+  }
+  return named;
+}
+
+std::string EndedEarly(absl::string_view operation, Sequence sequence) {
+  return absl::StrCat("the ", operation, " of sequence ", sequence.value, " ended early");
+}
+
 bool WritesShard(const v1::ProgramOperation& operation) {
   return operation.has_dispatch() || operation.has_combine() || operation.has_prepare_dispatch() ||
          operation.has_publish();
@@ -28,8 +43,10 @@ bool WritesShard(const v1::ProgramOperation& operation) {
 // As many rows as what they are produced from, where that is sound; if not, the operation is
 // refused.
 TensorSpec OperationLauncher::SpecOf(const v1::Program& program, const OutputTensor& output) const {
-  if (!output.produced_by) return output.spec;
-  const auto a = site_.tensors.Find(program.operations(*output.produced_by).produce().a());
+  if (!output.readable_after) return output.spec;
+  const v1::ProgramOperation& operation = program.operations(*output.readable_after);
+  if (!operation.has_produce()) return output.spec;
+  const auto a = site_.tensors.Find(operation.produce().a());
   if (!a.ok() || (*a)->spec().shape[0] > site_.shape.geometry.tokens) return output.spec;
   return MakeTensorSpec(output.spec.dtype, {(*a)->spec().shape[0], output.spec.shape[1]});
 }
@@ -92,24 +109,31 @@ Failure OperationLauncher::Settle() {
   for (const std::string& plan : launched.plans) site_.objects.ForgetPlan(plan);
   const std::string why = absl::StrCat("an operation up to sequence ",
                                        site_.objects.last_sequence().value, " ended early");
-  for (const std::string& output : launched.outputs) site_.tensors.MarkUndefined(output, why);
+  SpoilOutputs(launched.outputs, why);
   if (!failure.record && failure.status.code() == absl::StatusCode::kFailedPrecondition) {
     failure.status = WithReason(failure.status, kReasonStaleWeights);
   }
   return failure;
 }
 
+absl::StatusOr<std::shared_ptr<StoredTensor>> OperationLauncher::FindInput(
+    const std::string& name, const TensorSpec& expected) const {
+  absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
+  if (!tensor.ok() || (*tensor)->spec() == expected) return tensor;
+  return StaleObject(absl::StrCat("tensor '", name, "' is ", Describe((*tensor)->spec()),
+                                  ", expected ", Describe(expected)));
+}
+
 absl::StatusOr<std::shared_ptr<StoredTensor>> OperationLauncher::FindInput(const std::string& name,
                                                                            v1::TensorDtype dtype,
                                                                            int64_t tokens,
                                                                            int64_t width) const {
-  absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
-  if (!tensor.ok()) return tensor;
-  if (tokens < 0) tokens = (*tensor)->spec().shape[0];
-  const TensorSpec expected = MakeTensorSpec(dtype, {tokens, width});
-  if ((*tensor)->spec() == expected) return tensor;
-  return StaleObject(absl::StrCat("tensor '", name, "' is ", Describe((*tensor)->spec()),
-                                  ", expected ", Describe(expected)));
+  if (tokens < 0) {
+    absl::StatusOr<std::shared_ptr<StoredTensor>> tensor = site_.tensors.Find(name);
+    if (!tensor.ok()) return tensor;
+    tokens = std::min<int64_t>((*tensor)->spec().shape[0], site_.shape.geometry.tokens);
+  }
+  return FindInput(name, MakeTensorSpec(dtype, {tokens, width}));
 }
 
 absl::StatusOr<OperationLauncher::DispatchTensors> OperationLauncher::FindInputs(
@@ -150,9 +174,17 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
   }
   absl::StatusOr<PlanPtr> plan = plans ? PlanPtr() : site_.objects.FindPlan(operation.saved_plan());
   if (!plan.ok()) return Refused(plan.status());
+  DispatchOutput output;
+  output.rows = reinterpret_cast<BFloat16*>(OutputOf(operation.rows_output()));
+  output.row_weights = reinterpret_cast<float*>(OutputOf(operation.row_weights_output()));
+  const auto outputs = Named({operation.rows_output(), operation.row_weights_output()});
   RankOperations::Dispatched dispatched = operations_.Dispatch(
-      sequence, inputs->input, inputs->route_weights != nullptr, *std::move(plan));
-  if (!dispatched.plan) return std::move(dispatched.failure);
+      sequence, inputs->input, inputs->route_weights != nullptr, *std::move(plan), output);
+  if (!dispatched.plan) {
+    if (dispatched.failure.record) SpoilOutputs(outputs, EndedEarly("dispatch", sequence));
+    return std::move(dispatched.failure);
+  }
+  NoteOutputs(outputs);
   if (plans) {
     KeepMadePlan(operation.plan(), std::move(dispatched.plan), inputs->input.token_count);
     return Failure();
@@ -225,7 +257,7 @@ Failure OperationLauncher::Produce(const v1::ProduceOperation& operation) {
   Failure failure =
       operations_.Produce(*input, Elements<BFloat16>(outputs_.at(operation.output())));
   if (failure.status.ok()) {
-    PutOutput(operation.output());
+    NoteOutputs({operation.output()});
   } else if (failure.record) {
     site_.tensors.MarkUndefined(operation.output(), "what produces it has ended early");
   }
@@ -268,25 +300,40 @@ Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) 
   return failure;
 }
 
+absl::StatusOr<OperationLauncher::CombineTensors> OperationLauncher::FindRows(
+    const v1::CombineOperation& operation) const {
+  CombineTensors found;
+  if (!operation.rows().empty()) {
+    auto tensor = FindInput(operation.rows(), RowsSpec(site_.shape));
+    if (!tensor.ok()) return tensor.status();
+    found.rows = *std::move(tensor);
+  }
+  if (!operation.row_weights().empty()) {
+    auto tensor = FindInput(operation.row_weights(), RowWeightsSpec(site_.shape));
+    if (!tensor.ok()) return tensor.status();
+    found.row_weights = *std::move(tensor);
+  }
+  return found;
+}
+
 Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequence sequence) {
-  const bool gathers = !operation.route_weights_output().empty();
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
+  const absl::StatusOr<CombineTensors> tensors = FindRows(operation);
+  if (!tensors.ok()) return Refused(tensors.status());
+  CombineInput input;
+  input.rows = Elements<BFloat16>(tensors->rows);
+  input.row_weights = Elements<float>(tensors->row_weights);
   CombineOutput output;
-  output.hidden = Elements<BFloat16>(outputs_.at(operation.output()));
-  if (gathers) {
-    output.route_weights = Elements<float>(outputs_.at(operation.route_weights_output()));
-  }
-  Failure failure = operations_.Combine(sequence, *plan, output);
+  output.hidden = reinterpret_cast<BFloat16*>(OutputOf(operation.output()));
+  output.route_weights = reinterpret_cast<float*>(OutputOf(operation.route_weights_output()));
+  const auto outputs = Named({operation.output(), operation.route_weights_output()});
+  Failure failure = operations_.Combine(sequence, *plan, input, output);
   if (failure.status.ok()) {
     unsettled_.rows = true;
-    PutOutput(operation.output());
-    if (gathers) PutOutput(operation.route_weights_output());
+    NoteOutputs(outputs);
   } else if (failure.record) {
-    const std::string why =
-        absl::StrCat("the combine of sequence ", sequence.value, " ended early");
-    site_.tensors.MarkUndefined(operation.output(), why);
-    if (gathers) site_.tensors.MarkUndefined(operation.route_weights_output(), why);
+    SpoilOutputs(outputs, EndedEarly("combine", sequence));
   }
   return failure;
 }
@@ -308,10 +355,21 @@ Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
   return failure;
 }
 
-// There was room for the name when the output was taken.
-void OperationLauncher::PutOutput(const std::string& name) {
-  if (site_.data_path.queues()) unsettled_.outputs.push_back(name);
-  PERIGEE_CHECK(site_.tensors.Put(name, outputs_.at(name)).ok());
+std::byte* OperationLauncher::OutputOf(const std::string& name) const {
+  return name.empty() ? nullptr : outputs_.at(name)->data();
+}
+
+void OperationLauncher::NoteOutputs(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    // There was room for the name when the outputs were taken.
+    PERIGEE_CHECK(site_.tensors.Put(name, outputs_.at(name)).ok());
+    if (site_.data_path.queues()) unsettled_.outputs.push_back(name);
+  }
+}
+
+void OperationLauncher::SpoilOutputs(const std::vector<std::string>& names,
+                                     const std::string& reason) {
+  for (const std::string& name : names) site_.tensors.MarkUndefined(name, reason);
 }
 
 absl::optional<v1::PlanSummary> OperationLauncher::SummariseLastPlan() const {

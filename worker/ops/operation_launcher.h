@@ -54,6 +54,10 @@ class OperationLauncher {
   };
 
   TensorSpec SpecOf(const v1::Program& program, const OutputTensor& output) const;
+  struct CombineTensors {
+    std::shared_ptr<StoredTensor> rows, row_weights;  // null: those in the shard
+  };
+
   Failure Dispatch(const v1::DispatchOperation& operation, Sequence sequence);
   Failure Prefetch(const v1::PrefetchWeightsOperation& operation, Sequence sequence, bool beside);
   Failure RunExperts(const v1::RunExpertsOperation& operation);
@@ -72,9 +76,16 @@ class OperationLauncher {
                                                           v1::TensorDtype dtype, int64_t tokens,
                                                           int64_t width) const;
   absl::StatusOr<ProductInput> FindFactors(const v1::ProduceOperation& operation) const;
+  absl::StatusOr<std::shared_ptr<StoredTensor>> FindInput(const std::string& name,
+                                                          const TensorSpec& expected) const;
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
+  absl::StatusOr<CombineTensors> FindRows(const v1::CombineOperation& operation) const;
   void KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count);
-  void PutOutput(const std::string& name);
+  // Memory of an output that the program has; null where there is no name.
+  std::byte* OutputOf(const std::string& name) const;
+  // The operation has written its outputs, as far as is known; or it has ended early.
+  void NoteOutputs(const std::vector<std::string>& names);
+  void SpoilOutputs(const std::vector<std::string>& names, const std::string& why);
 
   // What has been noted as done while it may still run.
   struct Unsettled {

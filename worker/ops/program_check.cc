@@ -1,6 +1,7 @@
 #include "worker/ops/program_check.h"
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
@@ -36,7 +37,12 @@ absl::Status Check(const v1::ReduceGradientsOperation& reduce, const BufferShape
 absl::Status Check(const v1::DispatchOperation& dispatch) {
   absl::Status status = CheckObjectName("hidden", dispatch.hidden());
   if (status.ok()) status = CheckOptionalName("route_weights", dispatch.route_weights());
+  if (status.ok()) status = CheckOptionalName("rows_output", dispatch.rows_output());
+  if (status.ok()) status = CheckOptionalName("row_weights_output", dispatch.row_weights_output());
   if (!status.ok()) return status;
+  if (!dispatch.row_weights_output().empty() && dispatch.route_weights().empty()) {
+    return absl::InvalidArgumentError("row_weights_output is set, expected route_weights with it");
+  }
   if (dispatch.saved_plan().empty()) {
     status = CheckObjectName("topk_experts", dispatch.topk_experts());
     return status.ok() ? CheckObjectName("plan", dispatch.plan()) : status;
@@ -51,7 +57,12 @@ absl::Status Check(const v1::CombineOperation& combine) {
   absl::Status status = CheckObjectName("plan", combine.plan());
   if (status.ok()) status = CheckObjectName("output", combine.output());
   if (!status.ok()) return status;
-  return CheckOptionalName("route_weights_output", combine.route_weights_output());
+  status = CheckOptionalName("route_weights_output", combine.route_weights_output());
+  if (status.ok()) status = CheckOptionalName("rows", combine.rows());
+  if (status.ok()) status = CheckOptionalName("row_weights", combine.row_weights());
+  if (!status.ok() || combine.row_weights().empty()) return status;
+  if (!combine.route_weights_output().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("row_weights is set, expected route_weights_output with it");
 }
 
 absl::Status Check(const v1::PrepareDispatchOperation& prepare) {
@@ -143,6 +154,8 @@ std::set<std::string> InputsOf(const v1::Program& program, int count) {
     inputs.insert(operation.prepare_dispatch().topk_experts());
     inputs.insert(operation.prepare_publication().route_weights());
     inputs.insert(operation.store_rows().hidden());
+    inputs.insert(operation.combine().rows());
+    inputs.insert(operation.combine().row_weights());
     inputs.insert(operation.produce().a());
     inputs.insert(operation.produce().b());
   }
@@ -173,14 +186,15 @@ absl::Status CheckTimedIterations(const v1::Program& program) {
 }
 
 // An output is memory of its own: written by one operation, and read by none, but for what produce
-// makes: that is for operations after it.
+// and dispatch make: that is for operations after it.
 absl::Status CheckOutputs(const v1::Program& program, const BufferShape& shape) {
   std::set<std::string> outputs;
   for (const OutputTensor& output : OutputsOf(program, shape)) {
-    const int reads = output.produced_by ? *output.produced_by + 1 : program.operations_size();
+    const int reads =
+        output.readable_after ? *output.readable_after + 1 : program.operations_size();
     if (InputsOf(program, reads).count(output.name) > 0) {
       return InvalidProgram(absl::StrCat("output '", output.name, "' is also an input",
-                                         output.produced_by ? " before it is produced" : ""));
+                                         output.readable_after ? " before it is written" : ""));
     }
     if (!outputs.insert(output.name).second) {
       return InvalidProgram(absl::StrCat("output '", output.name, "' is named twice"));
@@ -259,20 +273,23 @@ const char* OperationName(const v1::ProgramOperation& operation) {
 
 std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape) {
   const int64_t tokens = shape.geometry.tokens;
-  const TensorSpec rows = MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {tokens, shape.hidden});
+  const TensorSpec hidden = MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {tokens, shape.hidden});
+  const TensorSpec weights =
+      MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {tokens, shape.geometry.topk});
   std::vector<OutputTensor> outputs;
+  const auto add = [&](const std::string& name, const TensorSpec& spec,
+                       absl::optional<int> readable_after = absl::nullopt) {
+    if (!name.empty()) outputs.push_back({name, spec, readable_after});
+  };
   for (int index = 0; index < program.operations_size(); ++index) {
     const v1::ProgramOperation& operation = program.operations(index);
     if (operation.has_produce() && !operation.produce().has_target()) {
-      outputs.push_back({operation.produce().output(), rows, index});
+      add(operation.produce().output(), hidden, index);
     }
-    if (!operation.has_combine()) continue;
-    const v1::CombineOperation& combine = operation.combine();
-    outputs.push_back({combine.output(), rows, absl::nullopt});
-    if (combine.route_weights_output().empty()) continue;
-    outputs.push_back({combine.route_weights_output(),
-                       MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {tokens, shape.geometry.topk}),
-                       absl::nullopt});
+    add(operation.dispatch().rows_output(), RowsSpec(shape), index);
+    add(operation.dispatch().row_weights_output(), RowWeightsSpec(shape), index);
+    add(operation.combine().output(), hidden);
+    add(operation.combine().route_weights_output(), weights);
   }
   return outputs;
 }

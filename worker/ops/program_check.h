@@ -22,8 +22,9 @@ inline constexpr int64_t kMaxKeptDurations = 100000;
 // INVALID_PROGRAM, naming the operation by index and kind, and what is wrong with it: no or too
 // many operations, a negative number of iterations, too many durations to keep, both operations and
 // iterations to time, an empty or malformed name, both or none of plan and saved_plan, a layer that
-// is not there, version 0, weights where none are kept, an output that is named twice or read as an
-// input (before it is made, where produce makes it).
+// is not there, version 0, weights where none are kept, route weights wanted where none travel or
+// are gathered, an output that is named twice or read as an input (before it is written, where
+// produce or dispatch does).
 absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape);
 
 // Whether all ranks take part, so that it has a sequence.
@@ -35,9 +36,9 @@ const char* OperationName(const v1::ProgramOperation& operation);
 struct OutputTensor {
   std::string name;
   TensorSpec spec;
-  // The index of the produce that writes it: as many rows as its `a` has, S at most. None: another
-  // operation does.
-  absl::optional<int> produced_by;
+  // The index of the produce or dispatch that writes it: operations after that may read it. What a
+  // produce writes has as many rows as its `a` has, S at most. None: another operation writes it.
+  absl::optional<int> readable_after;
 };
 // Of a checked program, each once.
 std::vector<OutputTensor> OutputsOf(const v1::Program& program, const BufferShape& shape);

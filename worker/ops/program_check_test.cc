@@ -60,6 +60,29 @@ TEST(ProgramCheckTest, OutputsHaveTheShapesOfACombine) {
   EXPECT_EQ(Describe(outputs[1].spec), "float32 [8, 2]");
 }
 
+TEST(ProgramCheckTest, RowsOfADispatchMayBeCombinedLater) {
+  const v1::Program program = Parse(R"pb(
+    operations {
+      dispatch {
+        hidden: "x"
+        saved_plan: "p"
+        route_weights: "w"
+        rows_output: "r"
+        row_weights_output: "s"
+      }
+    }
+    operations {
+      combine { plan: "p" output: "y" route_weights_output: "v" rows: "r" row_weights: "s" }
+    }
+  )pb");
+  EXPECT_TRUE(CheckProgram(program, Shape()).ok());
+  const std::vector<OutputTensor> outputs = OutputsOf(program, Shape());
+  ASSERT_EQ(outputs.size(), 4u);
+  const int64_t rows = Shape().geometry.logical_rows();
+  EXPECT_EQ(outputs[0].spec.shape, (std::vector<int64_t>{rows, 16}));
+  EXPECT_EQ(outputs[1].spec.shape, (std::vector<int64_t>{rows}));
+}
+
 TEST(ProgramCheckTest, GradientsAreReducedWhereTheyAreKept) {
   const v1::Program program = Parse(R"(operations { reduce_gradients { plan: "p" layer: 1 } })");
   BufferShape shape = Shape();
@@ -78,8 +101,29 @@ TEST(ProgramCheckTest, WhatIsProducedMayBeReadBehindIt) {
   const auto outputs = OutputsOf(program, Shape());
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].name, "y");
-  EXPECT_EQ(outputs[0].produced_by, 0);
+  EXPECT_EQ(outputs[0].readable_after, 0);
   EXPECT_FALSE(IsCollective(program.operations(0)));
+}
+
+TEST(ProgramCheckTest, WhatIsWrongWithCopiedRowsIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"(operations { dispatch { hidden: "x" topk_experts: "t" plan: "p" rows_output: "a b" } })",
+       "rows_output 'a b'"},
+      {R"(operations { dispatch { hidden: "x" saved_plan: "p" row_weights_output: "r" } })",
+       "expected route_weights with it"},
+      {R"(operations { combine { plan: "p" output: "y" row_weights: "r" } })",
+       "expected route_weights_output with it"},
+      {R"(operations { combine { plan: "p" output: "y" rows: "y" } })", "'y' is also an input"},
+      {R"(operations { combine { plan: "p" output: "y" rows: "r" } }
+          operations { dispatch { hidden: "x" saved_plan: "p" rows_output: "r" } })",
+       "'r' is also an input before it is written"},
+  };
+  for (const auto& [text, names] : cases) {
+    const absl::Status status = CheckProgram(Parse(text), Shape());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ReasonOf(status), kReasonInvalidProgram);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(names));
+  }
 }
 
 TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
@@ -94,10 +138,10 @@ TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
       {R"(operations { produce { a: "a" b: "b" } })", "operation 0 (produce): output ''"},
       {R"(operations { produce { a: "a" b: "b" target: "" } })", "target ''"},
       {R"(operations { produce { a: "y" b: "b" output: "y" } })",
-       "output 'y' is also an input before it is produced"},
+       "output 'y' is also an input before it is written"},
       {R"(operations { dispatch { hidden: "y" saved_plan: "p" } }
           operations { produce { a: "a" b: "b" output: "y" } })",
-       "output 'y' is also an input before it is produced"},
+       "output 'y' is also an input before it is written"},
       {R"(operations { produce { a: "a" b: "b" output: "y" } }
           operations { produce { a: "a" b: "b" output: "y" } })",
        "output 'y' is named twice"},

@@ -25,15 +25,14 @@ Failure RankOperations::Decline(Sequence sequence, bool writes_shard) {
 
 RankOperations::Dispatched RankOperations::Dispatch(Sequence sequence, const DispatchInput& input,
                                                     bool has_weights, PlanPtr saved,
-                                                    const PlanArrays& plan_output) {
-  const DispatchOutput in_place;
+                                                    const DispatchOutput& output) {
   absl::Status status = CheckShardFree();
   if (!status.ok()) return {Refused(std::move(status)), nullptr};
   PlanPtr plan = std::move(saved);
   if (plan) {
-    status = site_.data_path.DispatchWithPlan(sequence, plan, input, in_place);
+    status = site_.data_path.DispatchWithPlan(sequence, plan, input, output);
   } else {
-    absl::StatusOr<PlanPtr> made = site_.data_path.Dispatch(sequence, input, {.plan = plan_output});
+    absl::StatusOr<PlanPtr> made = site_.data_path.Dispatch(sequence, input, output);
     status = made.status();
     if (made.ok()) plan = *std::move(made);
   }
@@ -79,14 +78,17 @@ Failure RankOperations::RunExperts(const PlanPtr& plan, int32_t layer, uint64_t 
   return failure;
 }
 
-Failure RankOperations::Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output,
-                                bool own_weights) {
+Failure RankOperations::Combine(Sequence sequence, const PlanPtr& plan, CombineInput input,
+                                const CombineOutput& output) {
   const bool gathers = output.route_weights != nullptr;
-  absl::Status status = site_.objects.CheckRowsForCombine(*plan, gathers && !own_weights);
+  const bool shard_weights = gathers && input.row_weights == nullptr;
+  const bool needs_weights = shard_weights && !input.own_weights;
+  const bool uses_shard = input.rows == nullptr || needs_weights;
+  absl::Status status =
+      uses_shard ? site_.objects.CheckRowsForCombine(*plan, needs_weights) : CheckShardFree();
   if (!status.ok()) return Refused(status);
-  const CombineInput input{site_.data_path.rows(),
-                           gathers ? site_.data_path.row_weights() : nullptr,
-                           gathers && own_weights};
+  if (input.rows == nullptr) input.rows = site_.data_path.rows();
+  if (shard_weights) input.row_weights = site_.data_path.row_weights();
   Failure failure = Left(site_.data_path.Combine(sequence, plan, input, output));
   if (failure.status.ok()) {
     site_.objects.RowsConsumed(sequence);

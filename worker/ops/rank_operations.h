@@ -47,9 +47,10 @@ class RankOperations {
     PlanPtr plan;  // that the rows lie by; null on failure
   };
   // By `saved`, or null: makes a plan. has_weights: route weights travel, also where this rank has
-  // no tokens and so nothing to point at. plan_output: where a plan that is made goes, too.
+  // no tokens and so nothing to point at. output: where copies of rows and of a plan that is made
+  // go.
   Dispatched Dispatch(Sequence sequence, const DispatchInput& input, bool has_weights,
-                      PlanPtr saved, const PlanArrays& plan_output = {});
+                      PlanPtr saved, const DispatchOutput& output = {});
 
   // The steps of a direct publication, of the target kept under this name.
   Failure PrepareDispatch(Sequence sequence, const std::string& target, const TargetInput& input);
@@ -73,9 +74,9 @@ class RankOperations {
   Failure Join() { return Left(site_.data_path.Join()); }
   // In place.
   Failure RunExperts(const PlanPtr& plan, int32_t layer, uint64_t version, bool weighted);
-  // In place; gathers weights where `output` has a place for them. own_weights: CombineInput's.
-  Failure Combine(Sequence sequence, const PlanPtr& plan, const CombineOutput& output,
-                  bool own_weights = false);
+  // Gathers weights where `output` has a place for them. Of `input`, null: what is in the shard.
+  Failure Combine(Sequence sequence, const PlanPtr& plan, CombineInput input,
+                  const CombineOutput& output);
   // Of a buffer that keeps gradients.
   Failure ReduceGradients(Sequence sequence, const PlanPtr& plan, int32_t layer);
   Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }

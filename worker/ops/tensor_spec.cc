@@ -104,6 +104,14 @@ absl::StatusOr<TensorSpec> ParseTensorHeader(const v1::TensorHeader& header) {
   return spec;
 }
 
+TensorSpec RowsSpec(const BufferShape& shape) {
+  return MakeTensorSpec(v1::TENSOR_DTYPE_BFLOAT16, {shape.geometry.logical_rows(), shape.hidden});
+}
+
+TensorSpec RowWeightsSpec(const BufferShape& shape) {
+  return MakeTensorSpec(v1::TENSOR_DTYPE_FLOAT32, {shape.geometry.logical_rows()});
+}
+
 absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape) {
   const int64_t tokens = shape.geometry.tokens;
   const int64_t width =
@@ -112,11 +120,14 @@ absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape) 
       spec.shape[1] == width) {
     return absl::OkStatus();
   }
-  if (IsFactor(spec, shape)) return absl::OkStatus();
+  if (spec == RowsSpec(shape) || spec == RowWeightsSpec(shape) || IsFactor(spec, shape)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("the tensor is ", Describe(spec), ", expected bfloat16 [n, ", shape.hidden,
                    "], int32 [n, ", shape.geometry.topk, "] or float32 [n, ", shape.geometry.topk,
-                   "] with n <= ", tokens, ", or of a product bfloat16 [n, C] or [C, ",
+                   "] with n <= ", tokens, ", rows of a shard ", Describe(RowsSpec(shape)), " or ",
+                   Describe(RowWeightsSpec(shape)), ", or of a product bfloat16 [n, C] or [C, ",
                    shape.hidden, "] with C a multiple of 8 up to ", kMaxProductDepth));
 }
 

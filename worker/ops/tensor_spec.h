@@ -36,9 +36,13 @@ absl::StatusOr<TensorSpec> ParseTensorHeader(const v1::TensorHeader& header);
 // Of the factors of a product.
 inline constexpr int64_t kMaxProductDepth = 65536;
 
+// The rows in a shard, [NvS, H] bf16, and their weights, [NvS] float32.
+TensorSpec RowsSpec(const BufferShape& shape);
+TensorSpec RowWeightsSpec(const BufferShape& shape);
+
 // INVALID_ARGUMENT, saying what was expected, unless `spec` is [n, H] bf16, [n, K] int32 or [n, K]
-// float32 with n <= S, or a factor of a product: [n, C] or [C, H] bf16 with C a multiple of 8, at
-// most kMaxProductDepth.
+// float32 with n <= S, one of those above, or a factor of a product: [n, C] or [C, H] bf16 with C a
+// multiple of 8, at most kMaxProductDepth.
 absl::Status CheckNamedTensor(const TensorSpec& spec, const BufferShape& shape);
 // Index of what a checked target names among the parts of weights
 // (kernels/layout/weights_layout.h).

@@ -63,6 +63,11 @@ TEST(TensorSpecTest, NamedTensorsFitTheBuffer) {
   EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {0, 16}).ok());
   EXPECT_TRUE(check(v1::TENSOR_DTYPE_INT32, {5, 2}).ok());
   EXPECT_TRUE(check(v1::TENSOR_DTYPE_FLOAT32, {5, 2}).ok());
+  const int64_t rows = shape.geometry.logical_rows();
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_BFLOAT16, {rows, 16}).ok());
+  EXPECT_TRUE(check(v1::TENSOR_DTYPE_FLOAT32, {rows}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_BFLOAT16, {rows - 1, 16}).ok());
+  EXPECT_FALSE(check(v1::TENSOR_DTYPE_INT32, {rows}).ok());
   const absl::Status status = check(v1::TENSOR_DTYPE_BFLOAT16, {9, 16});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("bfloat16 [9, 16]"));
