@@ -38,7 +38,8 @@ class BenchRunTest : public ClusterTest {
       const auto operation = element.struct_value().fields();
       names.push_back(operation.at("operation").string_value());
       const bool back_to_back = names.back().find("back_to_back") != std::string::npos;
-      EXPECT_EQ(operation.at("samples").number_value(), back_to_back ? 2 : 6)
+      const bool of_one_input = names.back().find("staged") != std::string::npos;
+      EXPECT_EQ(operation.at("samples").number_value(), back_to_back || of_one_input ? 2 : 6)
           << "2 iterations of 3 inputs";
       EXPECT_LE(operation.at("p25_us").number_value(), operation.at("p75_us").number_value());
       if (names.back() != "dispatch" && names.back() != "step_back_to_back") continue;
@@ -74,9 +75,10 @@ TEST_F(BenchRunTest, MeasuresEverythingShapeByShape) {
 }
 
 // By routes that need a replica, as not all random ones do.
-TEST_F(BenchRunTest, MovesWeightsAndGradients) {
-  for (const auto& [what, last] :
-       {std::pair{"prefetch", "dispatch_and_prefetch"}, std::pair{"reduce", "reduce_gradients"}}) {
+TEST_F(BenchRunTest, MovesRowsWeightsAndGradients) {
+  for (const auto& [what, last] : {std::pair{"staged", "combine_staged"},
+                                   std::pair{"prefetch", "prefetch_weights_back_to_back"},
+                                   std::pair{"reduce", "reduce_gradients"}}) {
     const Result result = RunPerigee({"bench", what, "--shape", "S32,H64,K4,E16,I32", "--seed", "5",
                                       "--iterations", "2", "--warmup", "1", "--json"});
     ASSERT_EQ(result.status, 0) << result.err;

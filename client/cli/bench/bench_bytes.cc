@@ -41,6 +41,17 @@ Movement CombineMovement(const GroupPlan& plan, int64_t row_bytes) {
   return movement;
 }
 
+// Of the rows that the plan uses.
+Movement CopyOfRows(const GroupPlan& plan, int64_t row_bytes) {
+  Movement movement{{}, LinkMover::kSender};
+  for (int32_t rank = 0; rank < plan.geometry().ranks; ++rank) {
+    Traffic& traffic = movement.ranks.emplace_back();
+    traffic.read_bytes = plan.placement.used_rows(RankId(rank)) * row_bytes;
+    traffic.written_bytes = traffic.read_bytes;
+  }
+  return movement;
+}
+
 Movement PrefetchMovement(const GroupPlan& plan, int64_t expert_bytes) {
   return {PrefetchTraffic(plan.placement, expert_bytes), LinkMover::kReceiver};
 }
@@ -76,6 +87,14 @@ MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes) {
 
 MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes) {
   return Moved({CombineMovement(plan, row_bytes)});
+}
+
+MovedBytes StagedDispatchBytes(const GroupPlan& plan, int64_t row_bytes) {
+  return Moved({DispatchMovement(plan, row_bytes), CopyOfRows(plan, row_bytes)});
+}
+
+MovedBytes StagedCombineBytes(const GroupPlan& plan, int64_t row_bytes) {
+  return Moved({CopyOfRows(plan, row_bytes), CombineMovement(plan, row_bytes)});
 }
 
 MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes) {

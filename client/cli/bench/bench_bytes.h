@@ -31,6 +31,9 @@ MovedBytes Moved(absl::Span<const Movement> movements);
 // includes the local sum.
 MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes);
 MovedBytes CombineBytes(const GroupPlan& plan, int64_t row_bytes);
+// The same, and a copy of the rows that the plan uses, out of the shard and into it.
+MovedBytes StagedDispatchBytes(const GroupPlan& plan, int64_t row_bytes);
+MovedBytes StagedCombineBytes(const GroupPlan& plan, int64_t row_bytes);
 // One of each.
 MovedBytes StepBytes(const GroupPlan& plan, int64_t row_bytes);
 // expert_bytes: all matrices of one expert.

@@ -70,6 +70,20 @@ TEST(StepBytes, AreThoseOfBothOperations) {
   EXPECT_LE(step.max_local_bytes, dispatch.max_local_bytes + combine.max_local_bytes);
 }
 
+TEST(StagedBytes, AreThoseOfACopyOfAllGroupsMore) {
+  const GroupPlan plan = SmallPlan();
+  int64_t rows = 0;
+  for (const RowCounts& counts : CountRows(plan)) {
+    rows += counts.primaries_local + counts.primaries_received + counts.duplicates;
+    rows += counts.padding_rows;
+  }
+  const int64_t copied = 2 * rows * kRowBytes;
+  EXPECT_EQ(StagedDispatchBytes(plan, kRowBytes).total_bytes,
+            DispatchBytes(plan, kRowBytes).total_bytes + copied);
+  EXPECT_EQ(StagedCombineBytes(plan, kRowBytes).total_bytes,
+            CombineBytes(plan, kRowBytes).total_bytes + copied);
+}
+
 TEST(PrefetchBytes, AreAMultipleOfAnExpert) {
   EXPECT_EQ(PrefetchBytes(SmallPlan(), 1000).total_bytes % 1000, 0);
 }

@@ -15,7 +15,7 @@ namespace {
 
 const std::vector<std::string>& Choices() {
   static const auto& choices = *new std::vector<std::string>{
-      "plan", "dispatch", "combine", "layer", "prefetch", "reduce", "direct", "all"};
+      "plan", "dispatch", "combine", "staged", "layer", "prefetch", "reduce", "direct", "all"};
   return choices;
 }
 

@@ -91,8 +91,9 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
     EXPECT_THAT(std::string(request.status().message()), HasSubstr(why));
   };
   refused({"--shape", kShape}, "WHAT is missing");
-  refused({"speed", "--shape", kShape},
-          "WHAT is 'speed', expected plan|dispatch|combine|layer|prefetch|reduce|direct|all");
+  refused(
+      {"speed", "--shape", kShape},
+      "WHAT is 'speed', expected plan|dispatch|combine|staged|layer|prefetch|reduce|direct|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");

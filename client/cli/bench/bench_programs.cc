@@ -17,7 +17,7 @@ std::string PlanName(int32_t input) { return absl::StrCat("plan", input); }
 
 class Builder : public ProgramBuilder {
  public:
-  void AddDispatch(int32_t input, bool saved) {
+  v1::DispatchOperation* AddDispatch(int32_t input, bool saved) {
     v1::DispatchOperation* dispatch = Add()->mutable_dispatch();
     dispatch->set_hidden(BenchHidden(input));
     dispatch->set_route_weights(BenchWeights(input));
@@ -27,11 +27,13 @@ class Builder : public ProgramBuilder {
       dispatch->set_topk_experts(BenchRoutes(input));
       dispatch->set_plan(PlanName(input));
     }
+    return dispatch;
   }
-  void AddCombine(int32_t input, const std::string& output) {
+  v1::CombineOperation* AddCombine(int32_t input, const std::string& output) {
     v1::CombineOperation* combine = Add()->mutable_combine();
     combine->set_plan(PlanName(input));
     combine->set_output(output);
+    return combine;
   }
 };
 
@@ -98,6 +100,18 @@ BenchProgram CombineProgram(int32_t inputs) {
   return builder.Take();
 }
 
+BenchProgram StagedProgram() {
+  Builder builder;
+  const std::string rows = "staged_rows";
+  builder.AddBarrier();
+  builder.AddDispatch(0, /*saved=*/false)->set_rows_output(rows);
+  builder.Time("dispatch_staged");
+  builder.AddBarrier();
+  builder.AddCombine(0, BenchOutput(0))->set_rows(rows);
+  builder.Time("combine_staged");
+  return builder.Take();
+}
+
 BenchProgram BenchLayerProgram(int32_t inputs) {
   Builder builder;
   for (int32_t input = 0; input < inputs; ++input) {
@@ -122,6 +136,22 @@ BenchProgram PrefetchProgram(int32_t inputs) {
     builder.Time("dispatch_and_prefetch", 2);
   }
   return builder.Take();
+}
+
+BenchProgram BesideProgram(int32_t inputs) {
+  Builder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    builder.AddDispatch(input, /*saved=*/false);
+    AddPrefetch(builder, input);
+    builder.Time("dispatch_beside_prefetch", 2);
+  }
+  BenchProgram built = builder.Take();
+  built.program.set_ordered_by_waits(true);
+  for (int i = 1; i < built.program.operations_size(); ++i) {
+    built.program.mutable_operations(i)->add_waits_for(i - 1);
+  }
+  return built;
 }
 
 BenchProgram ReduceProgram(int32_t inputs) {
@@ -156,6 +186,13 @@ BackToBackProgram BackToBackDispatch(int32_t inputs) {
 
 BackToBackProgram BackToBackSavedPlan(int32_t inputs) {
   return RoundsOfDispatch("dispatch_saved_plan_back_to_back", inputs, /*saved=*/true);
+}
+
+BackToBackProgram BackToBackPrefetch(int32_t inputs) {
+  Builder builder;
+  const int32_t count = kRounds * inputs;
+  for (int32_t i = 0; i < count; ++i) AddPrefetch(builder, i % inputs);
+  return {"prefetch_weights_back_to_back", builder.Take().program, count};
 }
 
 BackToBackProgram BackToBackStep(int32_t inputs) {

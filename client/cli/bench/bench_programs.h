@@ -27,10 +27,15 @@ BenchProgram DispatchProgram(int32_t inputs);
 // The programs below use the plans that DispatchProgram has left.
 BenchProgram SavedPlanProgram(int32_t inputs);
 BenchProgram CombineProgram(int32_t inputs);
+// Both with rows that are copied out of the shard and into it, of the first input:
+// "dispatch_staged", which plans, and "combine_staged".
+BenchProgram StagedProgram();
 // Dispatch, prefetch_weights, run_experts and combine, and their sum.
 BenchProgram BenchLayerProgram(int32_t inputs);
 // prefetch_weights alone, and a dispatch that plans with the prefetch behind it.
 BenchProgram PrefetchProgram(int32_t inputs);
+// "dispatch_beside_prefetch": a dispatch that plans, and beside it the prefetch by its plan.
+BenchProgram BesideProgram(int32_t inputs);
 BenchProgram ReduceProgram(int32_t inputs);
 // A copy within the shard, or to the next rank's.
 BenchProgram CopyProgram(bool to_next_rank);
@@ -40,6 +45,7 @@ BenchProgram CopyAloneProgram();
 // The inputs in turn, several times in an iteration. These too use the plans of DispatchProgram.
 BackToBackProgram BackToBackDispatch(int32_t inputs);
 BackToBackProgram BackToBackSavedPlan(int32_t inputs);
+BackToBackProgram BackToBackPrefetch(int32_t inputs);
 // A dispatch by saved plan and a combine are one step: a combine consumes its rows. An iteration
 // has as many operations as those of the others.
 BackToBackProgram BackToBackStep(int32_t inputs);

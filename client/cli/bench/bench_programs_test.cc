@@ -45,6 +45,26 @@ TEST(BenchPrograms, OnlyCombineIsTimedAndWritesAnOutputPerInput) {
   EXPECT_EQ(program.program.operations(5).combine().output(), "output1");
 }
 
+TEST(BenchPrograms, StagedRowsGoOutByDispatchAndInByCombine) {
+  const BenchProgram program = StagedProgram();
+  ASSERT_THAT(TimedNames(program), ElementsAre("dispatch_staged", "combine_staged"));
+  const v1::DispatchOperation& dispatch = program.program.operations(1).dispatch();
+  EXPECT_EQ(dispatch.plan(), "plan0");
+  EXPECT_FALSE(dispatch.rows_output().empty());
+  EXPECT_EQ(program.program.operations(3).combine().rows(), dispatch.rows_output());
+  EXPECT_EQ(program.program.operations(3).combine().output(), "output0");
+}
+
+TEST(BenchPrograms, APrefetchBesideADispatchIsJoinedBeforeTheNextBarrier) {
+  const BenchProgram program = BesideProgram(2);
+  ASSERT_THAT(TimedNames(program), ElementsAre("dispatch_beside_prefetch"));
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1, 2), ElementsAre(4, 5)));
+  EXPECT_TRUE(program.program.ordered_by_waits());
+  EXPECT_THAT(program.program.operations(2).waits_for(), ElementsAre(1));
+  EXPECT_TRUE(program.program.operations(3).has_barrier());
+  EXPECT_THAT(program.program.operations(3).waits_for(), ElementsAre(2));
+}
+
 TEST(BenchPrograms, ALayerIsTheSumOfItsFourOperations) {
   const BenchProgram program = BenchLayerProgram(2);
   ASSERT_THAT(TimedNames(program), ElementsAre("prefetch_weights", "run_experts", "layer"));

@@ -91,6 +91,7 @@ absl::Status BenchSession::MeasureOperations(Bench& bench, RankTensors& tensors)
   const bool experts = WantsWeights(bench.shape);
   absl::Status status = MeasureDispatch(bench);
   if (status.ok()) status = MeasureCombine(bench, tensors);
+  if (status.ok() && options_.what == "staged") status = MeasureStaged(bench, tensors);
   if (status.ok() && experts) status = LoadWeights(bench, tensors);
   if (status.ok() && options_.what == "prefetch") status = MeasurePrefetch(bench);
   if (status.ok() && options_.what == "reduce") status = MeasureReduce(bench);
@@ -306,6 +307,15 @@ absl::Status BenchSession::MeasureStepBackToBack(Bench& bench) {
   return absl::OkStatus();
 }
 
+absl::Status BenchSession::MeasureStaged(Bench& bench, RankTensors& tensors) {
+  const auto times_ns = Execute(bench, StagedProgram());
+  if (!times_ns.ok()) return times_ns.status();
+  const int64_t row_bytes = RowBytes(bench.shape);
+  Add(bench, "dispatch_staged", (*times_ns)[0], StagedDispatchBytes(bench.plan, row_bytes));
+  Add(bench, "combine_staged", (*times_ns)[1], StagedCombineBytes(bench.plan, row_bytes));
+  return CheckOutputs(bench, tensors);
+}
+
 absl::Status BenchSession::MeasureLayer(Bench& bench) {
   const BenchProgram program = BenchLayerProgram(options_.inputs);
   const auto times_ns = Execute(bench, program);
@@ -327,6 +337,14 @@ absl::Status BenchSession::MeasurePrefetch(Bench& bench) {
   Add(bench, "prefetch_weights", (*times_ns)[0], PrefetchBytes(bench.plan, expert_bytes));
   Add(bench, "dispatch_and_prefetch", (*times_ns)[1],
       DispatchAndPrefetchBytes(bench.plan, RowBytes(bench.shape), expert_bytes));
+  const auto beside_ns = Execute(bench, BesideProgram(options_.inputs));
+  if (!beside_ns.ok()) return beside_ns.status();
+  Add(bench, "dispatch_beside_prefetch", (*beside_ns)[0],
+      DispatchAndPrefetchBytes(bench.plan, RowBytes(bench.shape), expert_bytes));
+  const BackToBackProgram program = BackToBackPrefetch(options_.inputs);
+  const auto in_turn_ns = Execute(bench, program);
+  if (!in_turn_ns.ok()) return in_turn_ns.status();
+  Add(bench, program.name, *in_turn_ns, PrefetchBytes(bench.plan, expert_bytes));
   return absl::OkStatus();
 }
 

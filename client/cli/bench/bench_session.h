@@ -61,6 +61,7 @@ class BenchSession {
   absl::Status MeasureSavedPlanBackToBack(Bench& bench);
   absl::Status MeasureCombine(Bench& bench, RankTensors& tensors);
   absl::Status MeasureStepBackToBack(Bench& bench);
+  absl::Status MeasureStaged(Bench& bench, RankTensors& tensors);
   absl::Status MeasureLayer(Bench& bench);
   absl::Status MeasurePrefetch(Bench& bench);
   absl::Status MeasureReduce(Bench& bench);
