@@ -32,6 +32,7 @@
 namespace perigee {
 
 class DirectPublication;  // kernels/direct_publication.h
+class OwnerSource;        // kernels/owner_source.h
 class RowProducer;        // kernels/row_producer.h
 
 enum class PeerAccess { kReadWrite, kReadOnly };
@@ -170,6 +171,10 @@ struct DataPathOptions {
   std::vector<std::byte*> shards;
   // The second part of each [R], where it is memory apart; empty: it lies behind the first.
   std::vector<std::byte*> shard_rows;
+  // Each rank's source shard [R] as mapped here (kernels/layout/source_layout.h): this rank's own
+  // can be written, those of peers need not. Empty: there is no owner-sharded source, and none of
+  // it costs a byte. Not with Transport::kNccl.
+  std::vector<std::byte*> sources;
   absl::Duration operation_timeout = absl::Seconds(10);
   // The same for the first collective operation, which waits for ranks that still start. Zero: as
   // operation_timeout.
@@ -317,6 +322,8 @@ class DataPath {
 
   // Direct publication by this data path; null where it has none, and dispatch is the only way.
   virtual DirectPublication* publication() { return nullptr; }
+  // The owner-sharded source of this data path; null where it was made without one.
+  virtual OwnerSource* source() { return nullptr; }
   // The producer that comes with this data path; null where none does.
   virtual RowProducer* producer() { return nullptr; }
 

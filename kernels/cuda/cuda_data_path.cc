@@ -21,7 +21,10 @@ void SetWord(uint32_t& word, bool value) {
   std::atomic_ref<uint32_t>(word).store(value ? 1 : 0, std::memory_order_release);
 }
 
-class CudaDataPath final : public DataPath, public DirectPublication, public RowProducer {
+class CudaDataPath final : public DataPath,
+                           public DirectPublication,
+                           public OwnerSource,
+                           public RowProducer {
  public:
   explicit CudaDataPath(CudaRank rank) : rank_(std::move(rank)) {}
   ~CudaDataPath() override {
@@ -91,6 +94,18 @@ class CudaDataPath final : public DataPath, public DirectPublication, public Row
     if (!status.ok()) Abort(-1, std::string(status.message()));
   }
   DirectPublication* publication() override { return this; }
+  absl::StatusOr<SourcePtr> PrepareSource(Sequence sequence, const SourceInput& input) override {
+    return TimedValue<SourcePtr>([&] { return QueuePrepareSource(rank_, sequence, input); });
+  }
+  absl::StatusOr<PlanPtr> Materialise(Sequence sequence, const SourcePtr& source,
+                                      const DispatchOutput& output) override {
+    return TimedValue<PlanPtr>([&] { return QueueMaterialise(rank_, sequence, source, output); });
+  }
+  BFloat16* source_hidden() const override { return rank_.sources[rank_.rank.value].hidden; }
+  float* source_route_weights() const override {
+    return rank_.sources[rank_.rank.value].route_weights;
+  }
+  OwnerSource* source() override { return rank_.sources.empty() ? nullptr : this; }
   absl::Status Produce(const ProductInput& input, BFloat16* output) override {
     return Timed([&] { return QueueProduce(rank_, input, output); });
   }

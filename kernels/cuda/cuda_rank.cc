@@ -21,10 +21,14 @@ struct RankMemory {
   size_t grid = 0;
   size_t own_sums = 0;
   size_t bad_slots = 0;
+  size_t sources = 0;
+  size_t origins = 0;
+  size_t pulls = 0;
+  size_t pull_count = 0;
   size_t scratch = 0;
   size_t size_bytes = 0;
 
-  static RankMemory Of(const Geometry& geometry, int32_t blocks, bool own_beside) {
+  static RankMemory Of(const Geometry& geometry, int32_t blocks, bool own_beside, bool has_source) {
     size_t scratch_bytes = 0;
     PlacePlanningScratch(geometry, blocks, nullptr, &scratch_bytes);
     LayoutWalk walk;
@@ -34,6 +38,11 @@ struct RankMemory {
     memory.grid = walk.Place<GridWords>(1);
     memory.own_sums = walk.Place<uint64_t>(own_beside ? geometry.tokens : 0);
     memory.bad_slots = walk.Place<uint32_t>(geometry.slots);
+    const int64_t rows = has_source ? geometry.logical_rows() : 0;
+    memory.sources = walk.Place<SourceShardView>(has_source ? geometry.ranks : 0);
+    memory.origins = walk.Place<int32_t>(rows);
+    memory.pulls = walk.Place<SourcePull>(rows);
+    memory.pull_count = walk.Place<int32_t>(has_source ? 1 : 0);
     memory.scratch = walk.Place<std::byte>(static_cast<int64_t>(scratch_bytes), 256);
     memory.size_bytes = walk.size_bytes(256);
     return memory;
@@ -54,8 +63,20 @@ absl::Status CheckFresh(const CudaRank& rank) {
   return status.ok() ? CheckFreshShard(rank, arrival) : status;
 }
 
+absl::Status PlaceSource(CudaRank& rank, const RankMemory& parts) {
+  if (rank.sources.empty()) return absl::OkStatus();
+  std::byte* base = rank.memory->data();
+  rank.source_lists = {reinterpret_cast<const SourceShardView*>(base + parts.sources),
+                       reinterpret_cast<int32_t*>(base + parts.origins),
+                       reinterpret_cast<SourcePull*>(base + parts.pulls),
+                       reinterpret_cast<int32_t*>(base + parts.pull_count)};
+  return CopyObjects(rank.device, base + parts.sources, rank.sources.data(),
+                     rank.sources.size() * sizeof(SourceShardView));
+}
+
 absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
-  const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms(), rank.sums_beside);
+  const RankMemory parts =
+      RankMemory::Of(rank.geometry, rank.sms->sms(), rank.sums_beside, !rank.sources.empty());
   auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
   if (!memory.ok()) return memory.status();
   auto page = PinnedObject<HostPage>::Create(rank.device);
@@ -80,7 +101,7 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   rank.view.grid = reinterpret_cast<GridWords*>(base + parts.grid);
   if (rank.sums_beside) rank.view.own_sums = reinterpret_cast<uint64_t*>(base + parts.own_sums);
   rank.view.page = rank.page->device_address();
-  const size_t zeroed_bytes = parts.scratch - parts.own_sums;
+  const size_t zeroed_bytes = parts.sources - parts.own_sums;
   absl::Status status = FillDevice(rank.device, base + parts.own_sums, 0, zeroed_bytes);
   if (!status.ok()) return status;
   const PathState state;
@@ -89,6 +110,7 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   if (!status.ok()) return status;
   status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
   if (!status.ok()) return status;
+  if (status = PlaceSource(rank, parts); !status.ok()) return status;
   return CopyObjects(rank.device, base + parts.shards, rank.shards.data(),
                      rank.shards.size() * sizeof(ShardView));
 }
@@ -150,6 +172,7 @@ EntryArguments NoteEntry(CudaRank& rank, const OperationDescriptor& descriptor, 
                          QueuedOperation queued) {
   rank.progress->ReachEntry();
   queued.live_before = rank.live;
+  queued.source_before = rank.source;
   rank.queued.push_back(std::move(queued));
   return EntryOf(rank, descriptor, flags);
 }

@@ -21,6 +21,7 @@
 #include "kernels/cuda/planning_scratch.h"
 #include "kernels/cuda/rank_barrier_arguments.h"
 #include "kernels/cuda/sm_budget.h"
+#include "kernels/cuda/source_lists.h"
 #include "kernels/device/event.h"
 #include "kernels/device/pinned.h"
 #include "kernels/device/private_device_memory.h"
@@ -34,9 +35,10 @@ namespace perigee {
 // What is needed to tell what became of a queued operation.
 struct QueuedOperation {
   OperationMark mark = {};
-  bool consumes_rows = false;  // changes the caller's rows in the shard
-  bool spoils_shard = false;   // changes the shard before all have agreed on the operation
-  LiveRows live_before = {};   // what the shard held when it was queued
+  bool consumes_rows = false;   // changes the caller's rows in the shard
+  bool spoils_shard = false;    // changes the shard before all have agreed on the operation
+  LiveRows live_before = {};    // what the shard held when it was queued
+  Sequence source_before = {};  // and which source view lived
   std::unique_ptr<Event> begin = nullptr;  // on the stream, for its duration
   std::unique_ptr<Event> end = nullptr;
   WantedWeights weights = {};                // of prefetch and run_experts
@@ -73,7 +75,8 @@ struct CudaRank : RankShape {
       0;  // of the kernel that writes own rows beside the one that sends; 0: none does
   bool sums_beside = false;  // the same SMs sum own rows beside a combine
   bool programmatic_launch = true;
-  std::unique_ptr<PrivateDeviceMemory> memory;  // shard views, state, planning scratch, slot marks
+  // Shard views, state, planning scratch, slot marks; lists of a source.
+  std::unique_ptr<PrivateDeviceMemory> memory;
   std::unique_ptr<PinnedObject<HostPage>> page;
   std::unique_ptr<PooledStream> stream;
   LaneBeside lane;                        // null before the first copies beside
@@ -86,6 +89,7 @@ struct CudaRank : RankShape {
   PathView view;
   PlanningScratch scratch;
   uint32_t* bad_slots = nullptr;  // [B] in `memory`, of prefetches
+  SourceLists source_lists;       // likewise, where there is a source
   std::deque<QueuedOperation> queued;
   uint32_t told = 0;  // operations that are not queued any more, modulo 2^32
   std::vector<std::unique_ptr<Event>> spare_events;

@@ -18,7 +18,7 @@ absl::StatusOr<const CudaTarget*> CudaTargetOf(const TargetPtr& target) {
 
 OperationMark NoteLocal(CudaRank& rank, Operation operation) {
   const OperationMark mark = MarkOf(rank, operation);
-  rank.queued.push_back({.mark = mark, .live_before = rank.live});
+  rank.queued.push_back({.mark = mark, .live_before = rank.live, .source_before = rank.source});
   return mark;
 }
 

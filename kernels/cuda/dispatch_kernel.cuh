@@ -58,9 +58,9 @@ __device__ inline bool MakeTables(const PathView& path, const OperationMark& mar
 __device__ inline bool MakePlan(const PathView& path, const OperationMark& mark,
                                 const EntryArguments& entry, const PlanningArguments& planning,
                                 const PlanningMemory& memory, const BarrierSite& site,
-                                GridBarrier& grid) {
+                                GridBarrier& grid, bool clears_links = true) {
   ClearPlan(path, planning.plan);
-  ClearLinks(path);
+  if (clears_links) ClearLinks(path);
   CountRoutes(path, planning, memory);
   if (!grid.Sync()) return false;
   SumCountsOfBlocks(path, mark, planning, memory);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/expand_kernel.cuh"
 #include "kernels/cuda/load_kernels.cuh"
 #include "kernels/cuda/publish_kernel.cuh"
+#include "kernels/cuda/source_kernel.cuh"
 
 namespace perigee {
 namespace {
@@ -65,6 +66,27 @@ int LaunchPublish(const LaunchTarget& target, const PathView& path, const Operat
                          path, mark, entry, plan, expands_here, ShapeOf(path, kExpandStages));
 }
 
+int LaunchPrepareSource(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                        const EntryArguments& entry, const PlanningArguments& planning,
+                        const SourceLists& source) {
+  return LaunchDependent(target, PrepareSourceKernel, target.sms, kDispatchThreads,
+                         kDispatchSharedBytes, path, mark, entry, planning, source);
+}
+
+int LaunchMaterialise(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                      const EntryArguments& entry, const PlanView& plan,
+                      const SourceLists& source) {
+  return LaunchDependent(target, MaterialiseKernel, target.sms, kDispatchThreads,
+                         kDispatchSharedBytes, path, mark, entry, plan, source,
+                         ShapeOf(path, kSendStages));
+}
+
+int LaunchStoreSource(const LaunchTarget& target, const PathView& path,
+                      const StoreSourceArguments& store) {
+  StoreSourceKernel<<<target.sms, kRowThreads, 0, target.stream>>>(path, store);
+  return cudaGetLastError();
+}
+
 int LaunchCopyUsedRows(const LaunchTarget& target, const PathView& path, const PlanView& plan,
                        const CopyArguments& copy) {
   if (copy.rows_to == nullptr && copy.weights_to == nullptr) return 0;
@@ -79,13 +101,13 @@ int LaunchCopyPlan(const LaunchTarget& target, const PathView& path, const Opera
 }
 
 int LoadDispatchKernels() {
-  const int error =
-      AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel, KeepKernel,
-                        ExpandKernel, PlanKernel, StoreRowsKernel, PublishKernel);
+  const int error = AllowSharedMemory(kDispatchSharedBytes, DispatchKernel, DispatchWithPlanKernel,
+                                      KeepKernel, ExpandKernel, PlanKernel, StoreRowsKernel,
+                                      PublishKernel, PrepareSourceKernel, MaterialiseKernel);
   if (error != 0) return error;
   return LoadKernels(DispatchKernel, DispatchWithPlanKernel, KeepKernel, ExpandKernel, PlanKernel,
-                     SendRoutesKernel, StoreRowsKernel, PublishKernel, CopyUsedRowsKernel,
-                     CopyPlanKernel);
+                     SendRoutesKernel, StoreRowsKernel, PublishKernel, PrepareSourceKernel,
+                     MaterialiseKernel, StoreSourceKernel, CopyUsedRowsKernel, CopyPlanKernel);
 }
 
 }  // namespace perigee

@@ -12,6 +12,7 @@
 #include "kernels/cuda/plan_view.h"
 #include "kernels/cuda/planning_scratch.h"
 #include "kernels/cuda/rank_barrier_arguments.h"
+#include "kernels/cuda/source_lists.h"
 #include "kernels/layout/plan_arrays.h"
 
 namespace perigee {
@@ -72,6 +73,18 @@ int LaunchStoreRows(const LaunchTarget& target, const PathView& path, const Oper
 // with expands_here goes on with what LaunchExpand does with own_too.
 int LaunchPublish(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                   const EntryArguments& entry, const PlanView& plan, bool expands_here);
+
+// The owner-sharded source (kernels/owner_source.h). As LaunchPlan; then, with an exit barrier,
+// each rank lists what of all ranks belongs here: the plan is complete with that.
+int LaunchPrepareSource(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                        const EntryArguments& entry, const PlanningArguments& planning,
+                        const SourceLists& source);
+// Between an entry and an exit barrier: fetches it, each row once, and zeroes padding.
+int LaunchMaterialise(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
+                      const EntryArguments& entry, const PlanView& plan, const SourceLists& source);
+// Ahead of the first: what is stored in this rank's source shard.
+int LaunchStoreSource(const LaunchTarget& target, const PathView& path,
+                      const StoreSourceArguments& store);
 
 // Copies of used rows and their weights; null where none is wanted.
 struct CopyArguments {

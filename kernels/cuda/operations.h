@@ -1,6 +1,6 @@
-// The operations of one rank, as they are queued. Contracts: kernels/backend.h and
-// kernels/direct_publication.h; each refuses bad
-// arguments at once and queues the rest, what becomes of which Settle tells.
+// The operations of one rank, as they are queued. Contracts: kernels/backend.h,
+// kernels/direct_publication.h and kernels/owner_source.h; each refuses bad arguments at once and
+// queues the rest, what becomes of which Settle tells.
 #ifndef PERIGEE_KERNELS_CUDA_OPERATIONS_H_
 #define PERIGEE_KERNELS_CUDA_OPERATIONS_H_
 
@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_rank.h"
 #include "kernels/direct_publication.h"
+#include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
 
 namespace perigee {
@@ -32,6 +33,10 @@ absl::Status QueueStoreRows(CudaRank& rank, const TargetPtr& target, const BFloa
 absl::StatusOr<PlanPtr> QueuePublish(CudaRank& rank, Sequence sequence, const TargetPtr& target,
                                      const DispatchOutput& output);
 
+absl::StatusOr<SourcePtr> QueuePrepareSource(CudaRank& rank, Sequence sequence,
+                                             const SourceInput& input);
+absl::StatusOr<PlanPtr> QueueMaterialise(CudaRank& rank, Sequence sequence, const SourcePtr& source,
+                                         const DispatchOutput& output);
 absl::Status QueueProduce(CudaRank& rank, const ProductInput& input, BFloat16* output);
 absl::Status QueueProduceInto(CudaRank& rank, const ProductInput& input, const TargetPtr& target);
 

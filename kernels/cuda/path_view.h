@@ -42,16 +42,17 @@ static_assert(sizeof(PathState) == 40);
 // Why a kernel ended an operation early; the host makes a status of it (settle.h).
 enum class ReportKind : uint32_t {
   kNone = 0,
-  kEntries = 1,      // not all ranks said the same at the entry: `entries` holds what they said
-  kDeadline = 2,     // `rank` is missing at the barrier, last seen at `seen`
-  kOutOfStep = 3,    // `rank` was seen at `seen`, where it cannot be
-  kAborted = 4,      // the abort word was raised
-  kHistogram = 5,    // what `rank` published cannot be the histogram of `expected` routes
-  kLinks = 6,        // the duplicate map is malformed at `row`
-  kStaleHome = 7,    // prefetch: the home block of `rank` holds `home`
-  kSlotRefused = 8,  // run_experts: `slot` holds `held`, expected `wanted`
-  kHomeRefused = 9,  // run_experts: the home block of `rank` holds `home`
-  kHomeChanged = 10  // run_experts: likewise, found after the rows were computed
+  kEntries = 1,        // not all ranks said the same at the entry: `entries` holds what they said
+  kDeadline = 2,       // `rank` is missing at the barrier, last seen at `seen`
+  kOutOfStep = 3,      // `rank` was seen at `seen`, where it cannot be
+  kAborted = 4,        // the abort word was raised
+  kHistogram = 5,      // what `rank` published cannot be the histogram of `expected` routes
+  kLinks = 6,          // the duplicate map is malformed at `row`
+  kStaleHome = 7,      // prefetch: the home block of `rank` holds `home`
+  kSlotRefused = 8,    // run_experts: `slot` holds `held`, expected `wanted`
+  kHomeRefused = 9,    // run_experts: the home block of `rank` holds `home`
+  kHomeChanged = 10,   // run_experts: likewise, found after the rows were computed
+  kDestinations = 11,  // prepare_source: what `rank` published cannot be its routes' places: `row`
 };
 
 // One rank's words at an entry barrier, copied out of shared memory.

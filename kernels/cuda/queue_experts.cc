@@ -146,7 +146,10 @@ absl::Status QueueJoin(CudaRank& rank) {
   const PrefetchBeside beside = *std::exchange(rank.beside, absl::nullopt);
   OperationMark mark = MarkOf(rank, Operation::kPrefetchWeights);
   mark.sequence = beside.sequence.value;
-  rank.queued.push_back({.mark = mark, .live_before = rank.live, .weights = beside.weights});
+  rank.queued.push_back({.mark = mark,
+                         .live_before = rank.live,
+                         .source_before = rank.source,
+                         .weights = beside.weights});
   return QueueStaleSlot(rank, *beside.plan);
 }
 
@@ -177,6 +180,7 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   rank.queued.push_back({.mark = mark,
                          .spoils_shard = in_shard,
                          .live_before = rank.live,
+                         .source_before = rank.source,
                          .weights = {weights.layer, weights.version}});
   const int error = LaunchRunExperts(rank.target(), rank.view, mark, arguments);
   if (status = LaunchStatus(rank, error, "run experts"); !status.ok()) return status;

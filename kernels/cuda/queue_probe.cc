@@ -17,7 +17,8 @@ absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
   const ShardView& to = local ? rank.own() : rank.shards[next];
   rank.queued.push_back({.mark = MarkOf(rank, Operation::kProbeCopy),
                          .spoils_shard = true,
-                         .live_before = rank.live});
+                         .live_before = rank.live,
+                         .source_before = rank.source});
   const int error = LaunchProbeCopy(local ? rank.local_target() : rank.target(), rank.view,
                                     to.rows + half * rank.hidden, rank.own().rows, half);
   if (status = LaunchStatus(rank, error, "copy probe"); !status.ok()) return status;

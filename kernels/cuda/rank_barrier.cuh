@@ -155,7 +155,8 @@ __device__ inline uint32_t EntryFlags(const PathView& path, const EntryArguments
   if (path.state->stop == static_cast<uint32_t>(PathStop::kDecline)) return flags | kEntryDeclined;
   const uint32_t operation = entry.statement.descriptor.operation;
   const bool has_routes = operation == static_cast<uint32_t>(Operation::kDispatch) ||
-                          operation == static_cast<uint32_t>(Operation::kPrepareDispatch);
+                          operation == static_cast<uint32_t>(Operation::kPrepareDispatch) ||
+                          operation == static_cast<uint32_t>(Operation::kPrepareSource);
   if (has_routes && path.state->bad_route != UINT32_MAX) flags |= kEntryBadRoute;
   return flags;
 }

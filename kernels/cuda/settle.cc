@@ -63,6 +63,10 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
       return Damaged(progress,
                      absl::StrCat("duplicate map is malformed at row ", report.row, ": primary ",
                                   report.primary, ", ordinal ", report.ordinal));
+    case ReportKind::kDestinations:
+      return Damaged(progress, absl::StrCat("rank ", report.rank,
+                                            " published destinations that cannot be, at row ",
+                                            report.row, ": its source shard is damaged"));
     case ReportKind::kStaleHome:
       return StaleHome(progress, report, wanted, "");
     case ReportKind::kHomeChanged:
@@ -88,7 +92,12 @@ size_t FindQueued(const CudaRank& rank, const Report& report) {
 bool Breaks(ReportKind kind) {
   return kind == ReportKind::kDeadline || kind == ReportKind::kOutOfStep ||
          kind == ReportKind::kAborted || kind == ReportKind::kHistogram ||
-         kind == ReportKind::kLinks;
+         kind == ReportKind::kLinks || kind == ReportKind::kDestinations;
+}
+
+void NothingLives(CudaRank& rank) {
+  rank.live = LiveRows();
+  rank.source = Sequence();
 }
 
 // Neither the failed operation nor those queued behind it have made their plans.
@@ -125,6 +134,7 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
                         static_cast<Phase>(report.phase));
   absl::Status status = StatusOf(rank, report, queued);
   rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), queued);
+  rank.source = Breaks(static_cast<ReportKind>(report.kind)) ? Sequence() : queued.source_before;
   VoidPlansFrom(rank, place);
   // At its entry a reduction has summed nothing.
   const bool summed =
@@ -243,7 +253,7 @@ absl::Status Settle(CudaRank& rank) {
     // Recorded, so that the generation ends; the code says what became of the device. What is
     // queued stays noted: after a timeout the device may still use its events.
     const absl::Status aborted = rank.progress->Aborted();
-    rank.live = LiveRows();
+    NothingLives(rank);
     VoidPlansFrom(rank, 0);
     return WithAllSumsUndefined(rank, absl::Status(status.code(), aborted.message()));
   }
@@ -259,7 +269,7 @@ absl::Status Settle(CudaRank& rank) {
   } else if (!rank.queued.empty() && rank.progress->aborted()) {
     // Local operations do not look at the abort word themselves.
     status = WithAllSumsUndefined(rank, rank.progress->Aborted());
-    rank.live = LiveRows();
+    NothingLives(rank);
     VoidPlansFrom(rank, 0);
     failed = 0;
   }
@@ -272,7 +282,7 @@ absl::Status Settle(CudaRank& rank) {
                             : absl::StrCat(std::string(status.message()),
                                            "; behind it the ranks came to be at different places"));
     if (kind == ReportKind::kNone) status = WithAllSumsUndefined(rank, status);
-    rank.live = LiveRows();
+    NothingLives(rank);
     VoidPlansFrom(rank, 0);
     if (kind == ReportKind::kNone) failed = 0;
   }

@@ -10,11 +10,13 @@
 #include "kernels/host/combine.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
+#include "kernels/host/owner_source.h"
 #include "kernels/host/prefetch.h"
 #include "kernels/host/produce.h"
 #include "kernels/host/publish.h"
 #include "kernels/host/reduce_gradients.h"
 #include "kernels/host/run_experts.h"
+#include "kernels/owner_source.h"
 #include "kernels/rank/argument_checks.h"
 #include "kernels/rank/plan_output.h"
 #include "kernels/row_producer.h"
@@ -37,7 +39,10 @@ std::unique_ptr<Collective> MakeCollective(const HostRank& rank, const DataPathO
   return std::make_unique<Collective>(std::move(collective));
 }
 
-class HostDataPath final : public DataPath, public DirectPublication, public RowProducer {
+class HostDataPath final : public DataPath,
+                           public DirectPublication,
+                           public OwnerSource,
+                           public RowProducer {
  public:
   explicit HostDataPath(HostRank rank) : rank_(std::move(rank)) {}
 
@@ -102,6 +107,19 @@ class HostDataPath final : public DataPath, public DirectPublication, public Row
     if (rank_.live.target != Sequence()) rank_.live = LiveRows();
   }
   DirectPublication* publication() override { return this; }
+  absl::StatusOr<SourcePtr> PrepareSource(Sequence sequence, const SourceInput& input) override {
+    return HostPrepareSource(rank_, sequence, input);
+  }
+  absl::StatusOr<PlanPtr> Materialise(Sequence sequence, const SourcePtr& source,
+                                      const DispatchOutput& output) override {
+    absl::StatusOr<PlanPtr> plan = HostMaterialise(rank_, sequence, source, output);
+    return plan.ok() ? WithPlanOut(sequence, *std::move(plan), output) : plan;
+  }
+  BFloat16* source_hidden() const override { return rank_.sources[rank_.rank.value].hidden; }
+  float* source_route_weights() const override {
+    return rank_.sources[rank_.rank.value].route_weights;
+  }
+  OwnerSource* source() override { return rank_.sources.empty() ? nullptr : this; }
   absl::Status Produce(const ProductInput& input, BFloat16* output) override {
     return HostProduce(rank_, input, output);
   }

@@ -24,6 +24,8 @@ enum class Operation : uint32_t {
   kPreparePublication = 10,  // local
   kStoreRows = 11,           // local
   kPublish = 12,
+  kPrepareSource = 13,
+  kMaterialise = 14,
   kProduce = 15,  // local
 };
 

@@ -202,6 +202,10 @@ std::string OperationName(uint32_t operation) {
       return "store rows";
     case Operation::kPublish:
       return "publish";
+    case Operation::kPrepareSource:
+      return "prepare source";
+    case Operation::kMaterialise:
+      return "materialise";
     case Operation::kProduce:
       return "produce";
     case Operation::kProbeCopy:

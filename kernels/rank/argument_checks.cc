@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/layout/source_layout.h"
 #include "kernels/plan/validate.h"
 
 namespace perigee {
@@ -48,6 +49,26 @@ absl::Status CheckShards(const DataPathOptions& options, size_t granularity_byte
     if (options.shard_rows.empty() || is_place(options.shard_rows[rank])) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("rows of the shard of rank ", rank, " are null or not page aligned"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSources(const DataPathOptions& options, size_t granularity_bytes) {
+  if (options.sources.empty()) return absl::OkStatus();
+  if (options.transport != Transport::kNvlink) {
+    return absl::InvalidArgumentError(
+        "source shards are given, transport nccl has none: peers cannot read them");
+  }
+  if (options.sources.size() != static_cast<size_t>(options.geometry.ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", options.sources.size(),
+                                                   " source shards, expected none or ",
+                                                   options.geometry.ranks));
+  }
+  for (size_t rank = 0; rank < options.sources.size(); ++rank) {
+    const auto address = reinterpret_cast<uintptr_t>(options.sources[rank]);
+    if (address != 0 && address % granularity_bytes == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("source shard of rank ", rank, " is null or not page aligned"));
   }
   return absl::OkStatus();
 }
@@ -157,7 +178,8 @@ absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granula
                                                    ", expected 0 or more"));
   }
   if (absl::Status status = CheckIdentity(options); !status.ok()) return status;
-  return CheckShards(options, granularity_bytes);
+  if (absl::Status status = CheckShards(options, granularity_bytes); !status.ok()) return status;
+  return CheckSources(options, granularity_bytes);
 }
 
 RankShape MakeRankShape(const DataPathOptions& options) {
@@ -174,6 +196,8 @@ RankShape MakeRankShape(const DataPathOptions& options) {
         options.shard_rows.empty() ? words + shape.layout.rows : options.shard_rows[rank];
     shape.shards.push_back(shape.layout.View(words, rows));
   }
+  const SourceLayout source = SourceLayout::Create(options.geometry, options.hidden);
+  for (std::byte* const base : options.sources) shape.sources.push_back(source.View(base));
   return shape;
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/layout/geometry.h"
 #include "kernels/layout/operation.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/layout/source_layout.h"
 
 namespace perigee {
 
@@ -36,6 +37,8 @@ struct RankShape {
   ShardLayout layout;
   std::vector<ShardView> shards;  // [R] as mapped here
   LiveRows live;
+  std::vector<SourceShardView> sources;  // [R] as mapped here, or none
+  Sequence source;                       // of the source view that lives; 0: none
 
   const ShardView& own() const { return shards[rank.value]; }
   int32_t logical_rows() const { return static_cast<int32_t>(layout.logical_rows); }

@@ -16,6 +16,7 @@ void EarlyEndTest::Start(absl::Duration operation_timeout) {
   options.geometry = kGeometry;
   options.own_mappings = GetParam().own_mappings;
   options.operation_timeout = operation_timeout;
+  options.sources = sources_;
   group_ = std::make_unique<RankGroup>(backends(), options);
   store_ = std::make_unique<ExpertStore>(backends(), kGeometry, WeightsShape{options.hidden, 8},
                                          options.own_mappings);

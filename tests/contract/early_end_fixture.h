@@ -46,6 +46,7 @@ class EarlyEndTest : public ContractTest {
   // All ranks have left at the same sequence: whatever comes next works.
   void ExpectNextWorks();
 
+  bool sources_ = false;  // whether the next group that is started has an owner-sharded source
   std::mt19937_64 random_;
   std::unique_ptr<RankGroup> group_;
   std::unique_ptr<ExpertStore> store_;

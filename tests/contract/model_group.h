@@ -40,6 +40,7 @@ struct ModelGroup {
     options.geometry = kModelGeometry;
     options.hidden = kModelShape.hidden;
     options.generation = Generation(++generation);
+    options.sources = true;
     group = std::make_unique<RankGroup>(backends, options);
   }
   // A rank has found a difference: nobody waits for it.

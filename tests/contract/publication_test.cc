@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 
 #include "kernels/direct_publication.h"
 #include "tests/contract/contract_backends.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/rank_group.h"
+#include "tests/contract/same_results.h"
 #include "tests/contract/test_data.h"
 
 namespace perigee {
@@ -74,8 +74,6 @@ class PublicationContractTest : public ContractTest {
     return results;
   }
 
-  void ExpectSame(RankGroup& group, const std::vector<DispatchResult>& published,
-                  const std::vector<DispatchResult>& dispatched);
   void ExpectEqualToDispatch(const GroupInput& input, RankGroup& group, uint32_t salt,
                              const Way& way);
 
@@ -84,12 +82,6 @@ class PublicationContractTest : public ContractTest {
  private:
   absl::Status PublishOn(RankGroup& group, int32_t rank, Sequence prepare, Sequence publish,
                          const RankInput& input, const Way& way, DispatchResult& result);
-  std::vector<std::vector<BFloat16>> RandomRows(RankGroup& group) {
-    std::vector<std::vector<BFloat16>> rows;
-    const size_t size = static_cast<size_t>(group.geometry().logical_rows()) * group.hidden();
-    for (int32_t i = 0; i < group.ranks(); ++i) rows.push_back(RandomNumbers(random_, size));
-    return rows;
-  }
 };
 
 absl::Status PublicationContractTest::PublishOn(RankGroup& group, int32_t rank, Sequence prepare,
@@ -134,53 +126,15 @@ absl::Status PublicationContractTest::PublishOn(RankGroup& group, int32_t rank, 
   return absl::OkStatus();
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return false;
-  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// All of the shard, the poison between the rows included.
-void PublicationContractTest::ExpectSame(RankGroup& group,
-                                         const std::vector<DispatchResult>& published,
-                                         const std::vector<DispatchResult>& dispatched) {
-  for (int32_t rank = 0; rank < group.ranks(); ++rank) {
-    SCOPED_TRACE(testing::Message() << "rank " << rank);
-    const DispatchResult& is = published[rank];
-    const DispatchResult& wanted = dispatched[rank];
-    ASSERT_TRUE(is.status.ok()) << is.status;
-    ASSERT_TRUE(wanted.status.ok()) << wanted.status;
-    EXPECT_EQ(is.tensors.dst, wanted.tensors.dst);
-    EXPECT_EQ(is.tensors.cu_seqlens, wanted.tensors.cu_seqlens);
-    EXPECT_EQ(is.tensors.zero_fill_ranges, wanted.tensors.zero_fill_ranges);
-    EXPECT_EQ(is.tensors.experts_to_copy, wanted.tensors.experts_to_copy);
-    EXPECT_EQ(is.tensors.load, wanted.tensors.load);
-    EXPECT_EQ(is.tensors.home_load, wanted.tensors.home_load);
-    EXPECT_EQ(is.tensors.remote_stats, wanted.tensors.remote_stats);
-    EXPECT_EQ(is.tensors.duplicate_groups, wanted.tensors.duplicate_groups);
-    EXPECT_EQ(is.tensors.duplicate_rows, wanted.tensors.duplicate_rows);
-    EXPECT_TRUE(is.rows == wanted.rows);
-    EXPECT_TRUE(SameBits(is.row_weights, wanted.row_weights));
-  }
-}
-
 // Also what is done by the two plans afterwards.
 void PublicationContractTest::ExpectEqualToDispatch(const GroupInput& input, RankGroup& group,
                                                     uint32_t salt, const Way& way) {
   const std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), salt);
   const std::vector<DispatchResult> dispatched = group.Dispatch(inputs, way.copy);
   const std::vector<DispatchResult> published = Publish(group, inputs, way);
-  ExpectSame(group, published, dispatched);
+  ExpectSameResults(published, dispatched);
   if (HasFailure()) return;
-  const std::vector<RankInput> others = NamedInputs(input, group.hidden(), ~salt);
-  ExpectSame(group, group.DispatchWithPlan(published, others, way.copy),
-             group.DispatchWithPlan(dispatched, others, way.copy));
-  const auto rows = RandomRows(group);
-  const auto sums = group.Combine(published, rows, {}, Copy::kCopied);
-  const auto wanted = group.Combine(dispatched, rows, {}, Copy::kCopied);
-  for (int32_t rank = 0; rank < group.ranks(); ++rank) {
-    ASSERT_TRUE(sums[rank].status.ok()) << sums[rank].status;
-    EXPECT_TRUE(sums[rank].hidden == wanted[rank].hidden) << "sums of rank " << rank;
-  }
+  ExpectSameAfterwards(group, input, ~salt, way.copy, random_, published, dispatched);
 }
 
 // 500 of them where a dispatch has 300.
@@ -250,7 +204,7 @@ TEST_P(PublicationContractTest, WithoutWeightsRowWeightsAreNotWritten) {
   for (RankInput& rank : inputs) rank.route_weights.clear();
   const std::vector<DispatchResult> dispatched = group.Dispatch(inputs, Copy::kInPlace);
   const Way way = {Producer::kStoreRows, Order::kPreparedFirst, Copy::kInPlace};
-  ExpectSame(group, Publish(group, inputs, way), dispatched);
+  ExpectSameResults(Publish(group, inputs, way), dispatched);
 }
 
 // One behind the other with no wait of the host between them, each into the shard that the last one

@@ -11,6 +11,7 @@
 #include "absl/types/optional.h"
 #include "kernels/common/check.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/layout/source_layout.h"
 #include "tests/contract/device_array.h"
 
 namespace perigee {
@@ -56,7 +57,34 @@ RankGroup::RankGroup(const RankBackends& backends, const RankGroupOptions& optio
     PERIGEE_CHECK(rows.ok());
     shard_rows_.push_back(*std::move(rows));
   }
+  if (options.sources) AllocateSources();
   MapShards();
+}
+
+void RankGroup::AllocateSources() {
+  const SourceLayout layout = SourceLayout::Create(options_.geometry, options_.hidden);
+  for (int32_t rank = 0; rank < ranks(); ++rank) {
+    auto source = backend(rank).AllocateShared(layout.size_bytes, PeerAccess::kReadOnly);
+    PERIGEE_CHECK(source.ok());
+    sources_.push_back(*std::move(source));
+    const std::vector<std::byte> poison(layout.size_bytes, kPoison);
+    EXPECT_TRUE(backend(rank).CopyIn(sources_.back()->data(), poison).ok());
+  }
+}
+
+// Peers' for reading alone, where each rank maps for itself.
+std::vector<std::byte*> RankGroup::MapSources(int32_t rank) {
+  std::vector<std::byte*> mapped;
+  for (int32_t peer = 0; peer < static_cast<int32_t>(sources_.size()); ++peer) {
+    const Memory& source = *sources_[peer];
+    if (peer == rank || !options_.own_mappings) {
+      mapped.push_back(source.data());
+      continue;
+    }
+    mappings_.push_back(MapFor(backend(rank), source, PeerAccess::kReadOnly));
+    mapped.push_back(mappings_.back()->data());
+  }
+  return mapped;
 }
 
 void RankGroup::MapShards() {
@@ -94,6 +122,7 @@ void RankGroup::MapShards() {
       if (peer != rank) mappings_.push_back(MapFor(backend(rank), rows, PeerAccess::kReadWrite));
       path.shard_rows.push_back(peer == rank ? rows.data() : mappings_.back()->data());
     }
+    path.sources = MapSources(rank);
     auto data_path = backend(rank).CreateDataPath(path);
     PERIGEE_CHECK(data_path.ok());
     paths_.push_back(*std::move(data_path));

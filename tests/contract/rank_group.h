@@ -26,6 +26,7 @@ struct RankGroupOptions {
   int threads = 1;
   int32_t intermediate = 0;  // H', where a test computes while other ranks wait
   Generation generation = Generation(7);
+  bool sources = false;  // whether there is an owner-sharded source
 };
 
 // One rank's tokens, all S rows of them; the first token_count are valid.
@@ -89,7 +90,9 @@ class RankGroup {
   std::vector<float> ReadRowWeights(int32_t rank);
 
  private:
+  void AllocateSources();
   void MapShards();
+  std::vector<std::byte*> MapSources(int32_t rank);
   DispatchResult RunDispatch(int32_t rank, Sequence sequence, const PlanPtr& plan,
                              const RankInput& input, Copy copy);
   CombineResult RunCombine(int32_t rank, Sequence sequence, const PlanPtr& plan,
@@ -101,7 +104,8 @@ class RankGroup {
   const RankGroupOptions options_;
   std::vector<std::unique_ptr<Memory>> shards_;  // [R] whole; with mappings of their own, the words
   std::vector<std::unique_ptr<Memory>> shard_rows_;  // [R] with mappings of their own
-  std::vector<std::unique_ptr<Memory>> mappings_;    // of peers' shards
+  std::vector<std::unique_ptr<Memory>> sources_;     // [R] or none
+  std::vector<std::unique_ptr<Memory>> mappings_;    // of peers' shards and sources
   std::vector<std::unique_ptr<DataPath>> paths_;     // [R]
   Sequence sequence_;
 };

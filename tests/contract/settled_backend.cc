@@ -4,13 +4,17 @@
 #include <utility>
 
 #include "kernels/direct_publication.h"
+#include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
 #include "tests/contract/forwarding_backend.h"
 
 namespace perigee {
 namespace {
 
-class SettledDataPath final : public DataPath, public DirectPublication, public RowProducer {
+class SettledDataPath final : public DataPath,
+                              public DirectPublication,
+                              public OwnerSource,
+                              public RowProducer {
  public:
   explicit SettledDataPath(std::unique_ptr<DataPath> path) : path_(std::move(path)) {}
 
@@ -61,6 +65,16 @@ class SettledDataPath final : public DataPath, public DirectPublication, public 
   DirectPublication* publication() override {
     return path_->publication() == nullptr ? nullptr : this;
   }
+  absl::StatusOr<SourcePtr> PrepareSource(Sequence sequence, const SourceInput& input) override {
+    return SettleValue(path_->source()->PrepareSource(sequence, input));
+  }
+  absl::StatusOr<PlanPtr> Materialise(Sequence sequence, const SourcePtr& source,
+                                      const DispatchOutput& output) override {
+    return SettleValue(path_->source()->Materialise(sequence, source, output));
+  }
+  BFloat16* source_hidden() const override { return path_->source()->source_hidden(); }
+  float* source_route_weights() const override { return path_->source()->source_route_weights(); }
+  OwnerSource* source() override { return path_->source() == nullptr ? nullptr : this; }
   absl::Status Produce(const ProductInput& input, BFloat16* output) override {
     return Settle(path_->producer()->Produce(input, output));
   }

@@ -131,6 +131,10 @@ std::string WireOperationName(uint32_t operation) {
       return "prepare_publication";
     case Operation::kStoreRows:
       return "store_rows";
+    case Operation::kPrepareSource:
+      return "prepare_source";
+    case Operation::kMaterialise:
+      return "materialise";
     case Operation::kPublish:
       return "publish";
     case Operation::kProduce:

@@ -10,6 +10,7 @@ from tidy_rules.source_tree import Finding
 
 _KERNELS_BACKEND = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
                     "kernels/rank", "kernels/backend.h", "kernels/direct_publication.h",
+                    "kernels/owner_source.h", "kernels/mapping_access.h",
                     "kernels/row_producer.h"]
 _SERVER_OUTSIDE = ["proto", "kernels/common", "kernels/layout", "kernels/plan",
                    "server/wire_time.h"]
@@ -24,8 +25,8 @@ FOLDERS = {
     "kernels/plan": ["kernels/common", "kernels/layout"],
     "kernels/device": ["kernels/common", "kernels/layout", "kernels/backend.h"],
     "kernels/rank": ["kernels/common", "kernels/layout", "kernels/plan", "kernels/backend.h",
-                     "kernels/direct_publication.h",
-                     "kernels/row_producer.h"],
+                     "kernels/direct_publication.h", "kernels/owner_source.h",
+                     "kernels/mapping_access.h", "kernels/row_producer.h"],
     "kernels/staged": _KERNELS_BACKEND,
     "kernels/host": _KERNELS_BACKEND,
     "kernels/cuda": _KERNELS_BACKEND + ["kernels/device", "kernels/staged"],

@@ -1,0 +1,66 @@
+// What kind of access is legal on memory as it is mapped for a consumer. No kernel is assumed to be
+// safe on peers' memory: one that is handed a mapping says first what it does there.
+#ifndef PERIGEE_KERNELS_MAPPING_ACCESS_H_
+#define PERIGEE_KERNELS_MAPPING_ACCESS_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace perigee {
+
+enum class Access : uint32_t {
+  kLoad = 1u << 0,      // loads by threads
+  kStore = 1u << 1,     // stores by threads
+  kBulkCopy = 1u << 2,  // asynchronous copies of whole 16 byte pieces: into what may be stored to,
+                        // out of what may be loaded
+  kAtomics = 1u << 3,   // read-modify-write at the scope of the whole machine
+};
+
+class AccessSet {
+ public:
+  constexpr AccessSet() = default;
+  constexpr AccessSet(std::initializer_list<Access> access) {
+    for (const Access one : access) bits_ |= static_cast<uint32_t>(one);
+  }
+  constexpr bool Has(Access access) const { return (bits_ & static_cast<uint32_t>(access)) != 0; }
+  constexpr bool HasAll(AccessSet other) const { return (other.bits_ & ~bits_) == 0; }
+  friend constexpr bool operator==(AccessSet, AccessSet) = default;
+
+  // "load, bulk_copy"; "nothing" where it is empty. These words are part of the wire.
+  std::string ToString() const {
+    std::string text;
+    const auto add = [&](Access access, absl::string_view name) {
+      if (Has(access)) absl::StrAppend(&text, text.empty() ? "" : ", ", name);
+    };
+    add(Access::kLoad, "load");
+    add(Access::kStore, "store");
+    add(Access::kBulkCopy, "bulk_copy");
+    add(Access::kAtomics, "atomics");
+    return text.empty() ? "nothing" : text;
+  }
+
+ private:
+  uint32_t bits_ = 0;
+};
+
+// Of memory that a peer maps for reading, and of memory that may be written, too.
+inline constexpr AccessSet kReadAccess = {Access::kLoad, Access::kBulkCopy};
+inline constexpr AccessSet kFullAccess = {Access::kLoad, Access::kStore, Access::kBulkCopy,
+                                          Access::kAtomics};
+
+// INVALID_ARGUMENT, naming both, where a consumer needs more than the mapping of `what` allows.
+inline absl::Status CheckAccess(absl::string_view what, AccessSet allowed, AccessSet needed) {
+  if (allowed.HasAll(needed)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the mapping of ", what, " allows ",
+                                                 allowed.ToString(), ", the consumer needs ",
+                                                 needed.ToString()));
+}
+
+}  // namespace perigee
+
+#endif  // PERIGEE_KERNELS_MAPPING_ACCESS_H_
