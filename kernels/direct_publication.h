@@ -26,6 +26,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/layout/operation.h"
 #include "kernels/layout/plan_arrays.h"
+#include "kernels/mapping_access.h"
 
 namespace perigee {
 
@@ -42,9 +43,10 @@ struct TargetInput {
 // the rank, token i / K, has a row of its own where dst[i] >= 0, row dst[i] % NvS of rank
 // dst[i] / NvS. Other routes get theirs from it when all is published.
 struct ProducerView {
-  const int32_t* dst = nullptr;  // [S, K], there when the operation has ended
-  std::vector<BFloat16*> rows;   // [R] every rank's [NvS, H]
-  int32_t logical_rows = 0;      // NvS
+  const int32_t* dst = nullptr;   // [S, K], there when the operation has ended
+  std::vector<BFloat16*> rows;    // [R] every rank's [NvS, H]
+  int32_t logical_rows = 0;       // NvS
+  std::vector<AccessSet> access;  // [R] what is legal on that rank's rows
 };
 
 // A target as its backend keeps it, bound to the data path that made it. The tag is that of
@@ -55,6 +57,13 @@ class TargetHandle {
   virtual ObjectTag tag() const = 0;
   virtual int32_t token_count() const = 0;
   virtual const ProducerView& producer() const = 0;
+  // For a producer that accesses shards in the ways of `needed`. INVALID_ARGUMENT, naming the rank,
+  // what its mapping allows and what is needed, where it allows less.
+  absl::StatusOr<const ProducerView*> Take(AccessSet needed) const {
+    const absl::Status status = CheckAccess("the shard", producer().access, needed);
+    if (!status.ok()) return status;
+    return &producer();
+  }
 };
 using TargetPtr = std::shared_ptr<const TargetHandle>;
 

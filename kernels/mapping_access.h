@@ -3,9 +3,11 @@
 #ifndef PERIGEE_KERNELS_MAPPING_ACCESS_H_
 #define PERIGEE_KERNELS_MAPPING_ACCESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -53,12 +55,17 @@ inline constexpr AccessSet kReadAccess = {Access::kLoad, Access::kBulkCopy};
 inline constexpr AccessSet kFullAccess = {Access::kLoad, Access::kStore, Access::kBulkCopy,
                                           Access::kAtomics};
 
-// INVALID_ARGUMENT, naming both, where a consumer needs more than the mapping of `what` allows.
-inline absl::Status CheckAccess(absl::string_view what, AccessSet allowed, AccessSet needed) {
-  if (allowed.HasAll(needed)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the mapping of ", what, " allows ",
-                                                 allowed.ToString(), ", the consumer needs ",
-                                                 needed.ToString()));
+// allowed [R] of each rank's `what`. INVALID_ARGUMENT, naming the rank, what its mapping allows and
+// what a consumer needs, where that is more.
+inline absl::Status CheckAccess(absl::string_view what, const std::vector<AccessSet>& allowed,
+                                AccessSet needed) {
+  for (size_t rank = 0; rank < allowed.size(); ++rank) {
+    if (allowed[rank].HasAll(needed)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the mapping of ", what, " of rank ", rank,
+                                                   " allows ", allowed[rank].ToString(),
+                                                   ", the consumer needs ", needed.ToString()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace perigee

@@ -19,14 +19,12 @@
 #ifndef PERIGEE_KERNELS_OWNER_SOURCE_H_
 #define PERIGEE_KERNELS_OWNER_SOURCE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
@@ -70,13 +68,9 @@ class SourceHandle {
   // For a consumer that accesses source shards in the ways of `needed`. INVALID_ARGUMENT, naming
   // the rank, what its mapping allows and what is needed, where it allows less.
   absl::StatusOr<const SourceView*> Take(AccessSet needed) const {
-    const SourceView& taken = view();
-    for (size_t rank = 0; rank < taken.access.size(); ++rank) {
-      const absl::Status status =
-          CheckAccess(absl::StrCat("the source shard of rank ", rank), taken.access[rank], needed);
-      if (!status.ok()) return status;
-    }
-    return &taken;
+    const absl::Status status = CheckAccess("the source shard", view().access, needed);
+    if (!status.ok()) return status;
+    return &view();
   }
 
  protected:

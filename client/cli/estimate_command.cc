@@ -52,6 +52,7 @@ void AddFlags(FlagSet& flags, Options& options) {
   flags.Boolean("weight-scales", "block scales come with 8bit or mxfp4 weights",
                 &options.shape.weight_scales);
   flags.Boolean("gradients", "hold the gradients of these weights, too", &options.shape.gradients);
+  flags.Boolean("source", "hold an owner-sharded source, too", &options.shape.source);
   flags.Optional("memory", "BYTES",
                  "memory of each rank's device, such as 80GiB (default: this machine's, which all "
                  "ranks share)",
@@ -118,6 +119,7 @@ std::string ReportJson(const Options& options, const Footprint& footprint, const
   json.Field("weight_format", options.weight_format);
   json.Field("weight_scales", options.shape.weight_scales);
   json.Field("gradients", options.shape.gradients);
+  json.Field("source", options.shape.source);
   json.Key("buffer_bytes_per_rank");
   json.BeginObject();
   for (const BufferBytes& buffer : footprint.buffers) json.Field(buffer.name, buffer.bytes);

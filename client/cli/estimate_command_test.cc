@@ -92,6 +92,17 @@ TEST(EstimateCommand, WeightsTakeWhatTheirFormatTakes) {
   EXPECT_THAT(json, HasSubstr("\"weight_scales\": false"));
 }
 
+TEST(EstimateCommand, ASourceIsHeldWhereAskedFor) {
+  EXPECT_THAT(Estimate({}).out, Not(HasSubstr("source")));
+  const std::string off = Estimate({"--json"}).out;
+  EXPECT_THAT(off, HasSubstr("\"source\": false"));
+  EXPECT_THAT(off, Not(HasSubstr("source_shard")));
+  EXPECT_THAT(Estimate({"--source"}).out, HasSubstr("source_shard"));
+  const std::string json = Estimate({"--source", "--json"}).out;
+  EXPECT_THAT(json, HasSubstr("\"source\": true"));
+  EXPECT_THAT(json, HasSubstr("\"source_shard\": "));
+}
+
 TEST(EstimateCommand, WrongUse) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--slots", "-1"}, "--slots is '-1'"},

@@ -6,7 +6,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "kernels/layout/geometry.h"
 #include "kernels/layout/gradients_layout.h"
+#include "kernels/layout/source_layout.h"
 
 namespace perigee {
 namespace {
@@ -119,6 +121,16 @@ absl::optional<uint64_t> GradientBytes(const v1::Buffer& buffer) {
       .size_bytes;
 }
 
+// What a rank keeps of its own tokens for others to read; none: the buffer has no source storage.
+absl::optional<uint64_t> SourceBytes(const v1::Buffer& buffer) {
+  const v1::BufferShape& shape = buffer.shape();
+  if (!shape.source_storage()) return absl::nullopt;
+  Geometry geometry;
+  geometry.tokens = shape.tokens();
+  geometry.topk = shape.topk();
+  return SourceLayout::Create(geometry, shape.hidden()).size_bytes;
+}
+
 }  // namespace
 
 std::vector<std::string> TableHeader(const v1::Worker&) {
@@ -228,6 +240,9 @@ Facts FactsOf(const v1::Buffer& buffer) {
     facts.push_back(
         {"gradients", bytes ? FormatBytes(static_cast<int64_t>(*bytes)) + " a rank" : "kept"});
   }
+  if (const absl::optional<uint64_t> bytes = SourceBytes(buffer)) {
+    facts.push_back({"source", FormatBytes(static_cast<int64_t>(*bytes)) + " a rank"});
+  }
   if (buffer.operation_timeout_ms() != 0) {
     facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
   }
@@ -333,6 +348,13 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("gradients", shape.gradients());
   json.Key("gradient_bytes_per_rank");
   if (const absl::optional<uint64_t> bytes = GradientBytes(buffer)) {
+    json.Value(*bytes);
+  } else {
+    json.Null();
+  }
+  json.Field("source_storage", shape.source_storage());
+  json.Key("source_bytes_per_rank");
+  if (const absl::optional<uint64_t> bytes = SourceBytes(buffer)) {
     json.Value(*bytes);
   } else {
     json.Null();

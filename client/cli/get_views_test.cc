@@ -124,6 +124,21 @@ TEST(GetViewsTest, WeightsAreShownWithTheirFormat) {
   EXPECT_THAT(Json(buffer), HasSubstr("\"refetch\": true"));
 }
 
+TEST(GetViewsTest, ASourceIsShownWithWhatItTakes) {
+  v1::Buffer buffer;
+  v1::BufferShape& shape = *buffer.mutable_shape();
+  shape.set_tokens(1024);
+  shape.set_hidden(256);
+  shape.set_topk(4);
+  EXPECT_THAT(Json(buffer), HasSubstr("\"source_storage\": false"));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"source_bytes_per_rank\": null"));
+  EXPECT_THAT(FactsOf(buffer), Not(testing::Contains(Pair("source", testing::_))));
+  shape.set_source_storage(true);
+  // 1024 x (256 x 2 + 4 x (4 + 4)) bytes.
+  EXPECT_THAT(Json(buffer), HasSubstr("\"source_bytes_per_rank\": 557056"));
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("source", "544.00 KiB a rank")));
+}
+
 v1::ClientAttachment ClientOfRank(int32_t rank, v1::ClientAttachment::State state) {
   v1::ClientAttachment client;
   client.set_buffer("tenants/default/groups/g/buffers/b");

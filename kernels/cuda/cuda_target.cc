@@ -7,6 +7,8 @@ CudaTarget::CudaTarget(const CudaRank& rank, std::shared_ptr<CudaPlan> plan)
   producer_.dst = plan_->view().dst;
   for (const ShardView& shard : rank.shards) producer_.rows.push_back(shard.rows);
   producer_.logical_rows = rank.logical_rows();
+  // Every rank maps every shard for writing.
+  producer_.access.assign(rank.shards.size(), kFullAccess);
 }
 
 absl::StatusOr<const CudaTarget*> CudaTargetOf(const TargetPtr& target) {

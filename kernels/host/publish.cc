@@ -18,6 +18,8 @@ class HostTarget final : public TargetHandle {
     producer_.dst = planned_.dst.data();
     for (const ShardView& shard : rank.shards) producer_.rows.push_back(shard.rows);
     producer_.logical_rows = rank.logical_rows();
+    // Every rank maps every shard for writing.
+    producer_.access.assign(rank.shards.size(), kFullAccess);
   }
 
   ObjectTag tag() const override { return facts_.tag; }

@@ -4,6 +4,7 @@
 #include "kernels/common/bfloat16.h"
 #include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/layout/source_layout.h"
 #include "kernels/layout/weights_layout.h"
 #include "kernels/plan/validate.h"
 
@@ -123,6 +124,10 @@ absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape) {
   AddPlan(shape.geometry, footprint.buffers);
   AddWeights(shape, footprint.buffers);
   AddGradients(shape, footprint.buffers);
+  if (shape.source) {
+    const size_t bytes = SourceLayout::Create(shape.geometry, shape.hidden).size_bytes;
+    footprint.buffers.push_back({"source_shard", static_cast<int64_t>(bytes)});
+  }
   return footprint;
 }
 

@@ -20,6 +20,7 @@ struct FootprintShape {
   bool gradients = false;    // whether those of the weights are held, too
   WeightFormat weight_format = WeightFormat::kBFloat16;
   bool weight_scales = false;  // block scales come with the weights; never with bf16
+  bool source = false;         // whether there is a source shard
 };
 
 struct BufferBytes {

@@ -62,6 +62,17 @@ TEST(DataPathOptionsTest, EachMistakeIsNamed) {
          o.shard_rows = {At(0x3000'0000), nullptr};
        },
        "rows of the shard of rank 1 are null or not page aligned"},
+      {[](auto& o) { o.sources = {At(0x3000'0000)}; },
+       "there are 1 source shards, expected none or 2"},
+      {[](auto& o) {
+         o.sources = {At(0x3000'0040), At(0x4000'0000)};
+       },
+       "source shard of rank 0 is null or not page aligned"},
+      {[](auto& o) {
+         o.sources = {At(0x3000'0000), At(0x4000'0000)};
+         o.transport = Transport::kNccl;
+       },
+       "source shards are given, transport nccl has none: peers cannot read them"},
   };
   for (const auto& [change, expected] : mistakes) {
     DataPathOptions options = Options();

@@ -18,8 +18,9 @@ inline constexpr uint32_t kDescriptorRequestMagic = 0x50475251;  // "PGRQ"
 inline constexpr uint32_t kDescriptorReplyMagic = 0x50475250;    // "PGRP"
 // Parts that one reply describes; a buffer with more is answered by several replies.
 inline constexpr uint32_t kPartsPerReply = 64;
-// Parts of one buffer: the two of its shard, one home block per layer, and its gradients.
-inline constexpr uint32_t kMaxParts = 1027;
+// Parts of one buffer: the two of its shard, one home block per layer, its gradients and its
+// source.
+inline constexpr uint32_t kMaxParts = 1028;
 inline constexpr size_t kTicketBytes = 16;
 
 using Ticket = std::array<uint8_t, kTicketBytes>;
@@ -29,6 +30,7 @@ enum class PartKind : uint32_t {
   kHomeBlock = 2,  // one layer's home weights, mapped for reading only
   kShardRows = 3,  // rows and row weights of the shard, mapped for reading and writing
   kGradients = 4,  // slot gradients and those of own experts, mapped for reading only
+  kSource = 5,     // the source shard, mapped for reading only
 };
 
 struct DescriptorRequest {

@@ -35,6 +35,10 @@ class OperationCheck {
     if (version == 0) Refuse("weights_version is 0, expected the version that was written");
     return *this;
   }
+  OperationCheck& HasSource() {
+    if (!shape_.source_storage()) Refuse("the buffer has no source storage");
+    return *this;
+  }
   OperationCheck& HasGradients(int32_t layer) {
     if (!shape_.gradients()) {
       Refuse("the buffer keeps no gradients");
@@ -103,6 +107,27 @@ absl::Status CheckPublication(int index, const v1::ProgramOperation& operation,
   }
 }
 
+// Of an owner-sharded source.
+absl::Status CheckSource(int index, const v1::ProgramOperation& operation,
+                         const v1::BufferShape& shape) {
+  if (operation.has_materialise()) {
+    return OperationCheck(index, "materialise", shape)
+        .Named("source", operation.materialise().source())
+        .Named("plan", operation.materialise().plan())
+        .HasSource()
+        .status();
+  }
+  const v1::PrepareSourceOperation& prepare = operation.prepare_source();
+  return OperationCheck(index, "prepare_source", shape)
+      .Named("topk_experts", prepare.topk_experts())
+      .Named("source", prepare.source())
+      .MayBeNamed("hidden", prepare.hidden())
+      .MayBeNamed("route_weights", prepare.route_weights())
+      .MayBeNamed("plan", prepare.plan())
+      .HasSource()
+      .status();
+}
+
 absl::Status CheckProduce(int index, const v1::ProduceOperation& operation,
                           const v1::BufferShape& shape) {
   OperationCheck check(index, "produce", shape);
@@ -148,6 +173,9 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::kStoreRows:
     case v1::ProgramOperation::kPublish:
       return CheckPublication(index, operation, shape);
+    case v1::ProgramOperation::kPrepareSource:
+    case v1::ProgramOperation::kMaterialise:
+      return CheckSource(index, operation, shape);
     case v1::ProgramOperation::kProduce:
       return CheckProduce(index, operation.produce(), shape);
     case v1::ProgramOperation::kProbeCopy:
@@ -162,11 +190,11 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::OPERATION_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("operation ", index,
-                   " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
-                   "barrier, probe_copy, reduce_gradients, prepare_dispatch, "
-                   "prepare_publication, store_rows, publish or produce"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "operation ", index,
+      " is not set, expected dispatch, prefetch_weights, run_experts, combine, "
+      "barrier, probe_copy, reduce_gradients, prepare_dispatch, "
+      "prepare_publication, store_rows, publish, prepare_source, materialise or produce"));
 }
 
 absl::Status CheckKeptDurations(const v1::Program& program) {

@@ -81,6 +81,27 @@ TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
           "plan has 300 bytes", "at most 256");
 }
 
+TEST(CheckProgram, ASourceIsUsedWhereThereIsOne) {
+  v1::BufferShape shape = Shape();
+  shape.set_source_storage(true);
+  const auto error = [&](const std::string& text) {
+    return std::string(CheckProgram(Parse(text), shape).message());
+  };
+  constexpr char kPrepare[] = "operations { prepare_source { topk_experts: 't' source: 's' } }";
+  constexpr char kMaterialise[] = "operations { materialise { source: 's' plan: 'p' } }";
+  EXPECT_EQ(error(kPrepare), "");
+  EXPECT_EQ(error(kMaterialise), "");
+  EXPECT_EQ(error("operations { prepare_source { source: 's' } }"),
+            "operation 0 (prepare_source): topk_experts is empty, expected a name");
+  EXPECT_EQ(error("operations { prepare_source { topk_experts: 't' } }"),
+            "operation 0 (prepare_source): source is empty, expected a name");
+  EXPECT_EQ(error("operations { materialise { source: 's' } }"),
+            "operation 0 (materialise): plan is empty, expected a name");
+  shape.set_source_storage(false);
+  EXPECT_EQ(error(kPrepare), "operation 0 (prepare_source): the buffer has no source storage");
+  EXPECT_EQ(error(kMaterialise), "operation 0 (materialise): the buffer has no source storage");
+}
+
 TEST(CheckProgram, ABufferWithoutWeightsRunsNoExperts) {
   const absl::Status status = CheckProgram(
       Parse("operations { run_experts { plan: 'p' layer: 0 weights_version: 1 } }"), Shape(0));

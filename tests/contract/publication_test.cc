@@ -28,7 +28,9 @@ struct Way {
 // As an epilogue of the framework's would: each row that the target has a place for, and no other.
 void WriteByHand(Backend& backend, const TargetHandle& target, const RankInput& input,
                  int32_t hidden, int32_t topk) {
-  const ProducerView& to = target.producer();
+  const auto taken = target.Take({Access::kStore});
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  const ProducerView& to = **taken;
   std::vector<int32_t> dst(static_cast<size_t>(input.token_count) * topk);
   const auto bytes = absl::MakeSpan(reinterpret_cast<std::byte*>(dst.data()), dst.size() * 4);
   ASSERT_TRUE(backend.CopyOut(bytes, reinterpret_cast<const std::byte*>(to.dst)).ok());

@@ -76,7 +76,7 @@ run_device() {
 run_contract() {
   local test
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes producer weight_formats layer transport; do
+    refusals publication publication_lifetimes producer source source_lifetimes weight_formats layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }

@@ -88,7 +88,7 @@ run_contract() {
   local test
   export PERIGEE_RANDOM_GROUPS=${PERIGEE_RANDOM_GROUPS:-300}
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes producer weight_formats layer; do
+    refusals publication publication_lifetimes producer source source_lifetimes weight_formats layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
   unset PERIGEE_RANDOM_GROUPS
@@ -97,6 +97,9 @@ run_contract() {
 run_layer() {
   check "moe-layer, $gpus workers" 120 "$perigee" run moe-layer --input "$layer" --backend cuda \
     --ranks "$gpus" --iterations 200
+  show
+  check "moe-layer out of its owners' memory, $gpus workers" 120 "$perigee" run moe-layer \
+    --input "$layer" --backend cuda --ranks "$gpus" --iterations 200 --source
   show
 }
 

@@ -122,6 +122,11 @@ TEST_F(LayerRunTest, AWrongExpectationFails) {
   EXPECT_THAT(result.out, HasSubstr("\nFAIL\n"));
 }
 
+TEST_F(LayerRunTest, RowsComeFromTheirOwnersWithTheSameResult) {
+  EXPECT_THAT(RunLayer(kLayerPath, {"--source", "--iterations", "2"}), Passes());
+  EXPECT_THAT(RunLayer(kLayerPath, {"--source", "--ranks", "2", "--slots", "0"}), Passes());
+}
+
 TEST_F(LayerRunTest, NothingIsClaimedWithoutAnExpectation) {
   LayerFile file = LayerFile::Random({}, 5);
   file.expected.clear();
@@ -188,6 +193,7 @@ TEST_F(LayerRunTest, WrongUseTakesFewLines) {
            {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--threads", "2"},
            {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--shared-gpu"},
            {"run", "moe-layer", "--input", kLayerPath, "--shared-gpu"},
+           {"run", "moe-layer", "--input", kLayerPath, "--direct", "--source"},
            {"run", "moe-layer", "--input", kLayerPath, "--memory-handle", "fd"},
            {"run", "moe-layer", "--input", kLayerPath, "--backend", "cuda", "--memory-handle", "x"},
        }) {

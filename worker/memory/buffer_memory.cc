@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/layout/source_layout.h"
 
 namespace perigee {
 namespace {
@@ -34,6 +35,11 @@ GradientBlockLayout GradientsOf(const BufferShape& shape) {
                                      shape.geometry.experts_per_rank(), shape.layers);
 }
 
+size_t SourceBytes(const BufferShape& shape) {
+  if (!shape.source_storage) return 0;
+  return SourceLayout::Create(shape.geometry, shape.hidden).size_bytes;
+}
+
 bool IsKind(const PartDescription& description, PartKind kind) {
   return description.kind == static_cast<uint32_t>(kind);
 }
@@ -44,7 +50,7 @@ uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
   const uint64_t home_bytes =
       shape.has_weights() ? uint64_t{HomeLayout(shape).size_bytes} * shape.layers : 0;
   return ShardOf(shape).words_bytes() + RowsBytes(shape) + home_bytes + SlotBytes(shape) +
-         GradientsOf(shape).size_bytes;
+         GradientsOf(shape).size_bytes + SourceBytes(shape);
 }
 
 absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,
@@ -110,6 +116,13 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
     own.gradients = *std::move(gradients);
     if (absl::Status status = check_wanted(); !status.ok()) return status;
   }
+  if (shape_.source_storage) {
+    absl::StatusOr<std::unique_ptr<Memory>> source =
+        backend_.AllocateShared(SourceBytes(shape_), PeerAccess::kReadOnly);
+    if (!source.ok()) return source.status();
+    own.source = *std::move(source);
+    if (absl::Status status = check_wanted(); !status.ok()) return status;
+  }
   if (SlotBytes(shape_) == 0) return absl::OkStatus();
   // No peer imports it, but this rank's local client reads it.
   absl::StatusOr<std::unique_ptr<Memory>> slots =
@@ -129,6 +142,9 @@ std::vector<PartDescription> BufferMemory::part_descriptions() const {
     parts.push_back(
         {static_cast<uint32_t>(PartKind::kGradients), -1, gradients_layout_.size_bytes});
   }
+  if (shape_.source_storage) {
+    parts.push_back({static_cast<uint32_t>(PartKind::kSource), -1, SourceBytes(shape_)});
+  }
   return parts;
 }
 
@@ -137,6 +153,7 @@ const Memory& BufferMemory::PartOf(const PartDescription& description) const {
   if (IsKind(description, PartKind::kShard)) return *own.shard;
   if (IsKind(description, PartKind::kShardRows)) return *own.shard_rows;
   if (IsKind(description, PartKind::kGradients)) return *own.gradients;
+  if (IsKind(description, PartKind::kSource)) return *own.source;
   return *own.homes[description.layer];
 }
 
@@ -168,6 +185,8 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
       parts.homes.push_back(*std::move(memory));
     } else if (kind == PartKind::kGradients) {
       parts.gradients = *std::move(memory);
+    } else if (kind == PartKind::kSource) {
+      parts.source = *std::move(memory);
     } else {
       (kind == PartKind::kShard ? parts.shard : parts.shard_rows) = *std::move(memory);
     }
@@ -193,6 +212,16 @@ std::vector<std::byte*> BufferMemory::shard_rows() const {
     rows.push_back(parts.shard_rows->data());
   }
   return rows;
+}
+
+std::vector<std::byte*> BufferMemory::sources() const {
+  std::vector<std::byte*> sources;
+  for (int32_t rank = 0; shape_.source_storage && rank < shape_.geometry.ranks; ++rank) {
+    const RankParts& parts = of(RankId(rank));
+    PERIGEE_CHECK(parts.source != nullptr);
+    sources.push_back(parts.source->data());
+  }
+  return sources;
 }
 
 std::vector<const std::byte*> BufferMemory::homes(int32_t layer) const {

@@ -1,4 +1,5 @@
-// The memory of one buffer as one rank has it: its own part (shard, home weights, slots, gradients)
+// The memory of one buffer as one rank has it: its own part (shard, home weights, slots, gradients,
+// source shard)
 // and the mappings of its peers' parts.
 #ifndef PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
 #define PERIGEE_WORKER_MEMORY_BUFFER_MEMORY_H_
@@ -39,8 +40,8 @@ class BufferMemory {
   BufferMemory& operator=(const BufferMemory&) = delete;
 
   // What peers fetch: parts 0 and 1 are the two of the shard (kernels/layout/shard_layout.h), part
-  // 2 + l the home block of layer l, and behind these the gradients where they are kept. Every
-  // rank's parts have the same descriptions.
+  // 2 + l the home block of layer l, and behind these the gradients where they are kept and the
+  // source shard where there is one. Every rank's parts have the same descriptions.
   std::vector<OfferedPart> parts() const;
   std::vector<PartDescription> part_descriptions() const;
   // Maps a peer's parts. INVALID_ARGUMENT names the peer where a descriptor is not what it should
@@ -54,6 +55,8 @@ class BufferMemory {
   std::vector<std::byte*> shards() const;
   std::vector<std::byte*> shard_rows() const;
   std::vector<const std::byte*> homes(int32_t layer) const;
+  // Empty where there is no source storage.
+  std::vector<std::byte*> sources() const;
 
   // One layer's, of a shape with gradients.
   ExpertGradients gradients(int32_t layer) const;
@@ -64,6 +67,7 @@ class BufferMemory {
   const WeightsLayout& home_layout() const { return home_layout_; }
   // Null where none are kept.
   const Memory* own_gradients() const { return of(rank_).gradients.get(); }
+  const Memory* own_source() const { return of(rank_).source.get(); }
   const GradientBlockLayout& gradients_layout() const { return gradients_layout_; }
   // Null where there are none.
   const Memory* own_slots() const { return slots_.get(); }
@@ -77,6 +81,7 @@ class BufferMemory {
     std::unique_ptr<Memory> shard_rows;
     std::vector<std::unique_ptr<Memory>> homes;  // [layers]
     std::unique_ptr<Memory> gradients;           // null where none are kept
+    std::unique_ptr<Memory> source;              // likewise
   };
 
   BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/layout/source_layout.h"
 #include "worker/testing/fake_backend.h"
 
 namespace perigee {
@@ -131,6 +132,31 @@ TEST(BufferMemoryTest, GradientsAreTakenWhereAskedForAndSeenByPeers) {
   EXPECT_EQ(of_peer.home_gate - peer->gradients(1).home_gate, static_cast<ptrdiff_t>(slot_floats));
   EXPECT_GE(of_peer.home_up - of_peer.home_gate, 2 * 16 * 8);
   EXPECT_GE(of_peer.home_down - of_peer.home_up, 2 * 16 * 8);
+}
+
+TEST(BufferMemoryTest, ASourceIsTakenWhereAskedForAndReadByPeers) {
+  FakeBackend backend;
+  BufferShape shape = Shape(2, 1, 2);
+  const uint64_t without = BufferMemory::NeededBytes(shape);
+  int others = 0;  // that peers do not write
+  {
+    const auto off = *BufferMemory::Allocate(backend, shape, RankId(0));
+    EXPECT_EQ(off->own_source(), nullptr);
+    EXPECT_TRUE(off->sources().empty());
+    others = backend.ledger()->alive("read_only");
+  }
+  shape.source_storage = true;
+  auto own = *BufferMemory::Allocate(backend, shape, RankId(0));
+  auto peer = *BufferMemory::Allocate(backend, shape, RankId(1));
+  EXPECT_EQ(backend.ledger()->alive("read_only"), 2 * (others + 1));
+  EXPECT_EQ(own->allocated_bytes() - without, own->own_source()->size_bytes());
+  EXPECT_EQ(own->own_source()->size_bytes(),
+            SourceLayout::Create(shape.geometry, shape.hidden).size_bytes);
+  EXPECT_EQ(own->part_descriptions().back().kind, static_cast<uint32_t>(PartKind::kSource));
+  ASSERT_TRUE(own->ImportPeer(RankId(1), Duplicates(*peer)).ok());
+  ASSERT_TRUE(peer->ImportPeer(RankId(0), Duplicates(*own)).ok());
+  peer->sources()[1][5] = std::byte{0x5a};
+  EXPECT_EQ(own->sources()[1][5], std::byte{0x5a});
 }
 
 TEST(BufferMemoryTest, TooLittleMemoryNamesBothNumbers) {

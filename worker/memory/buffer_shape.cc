@@ -11,7 +11,7 @@ namespace {
 
 // Far above any model; with them no size overflows 64 bits.
 constexpr int32_t kMaxRowElements = 1 << 17;
-constexpr int32_t kMaxLayers = kMaxParts - 3;
+constexpr int32_t kMaxLayers = kMaxParts - 4;
 // They are twice as large as their weights.
 constexpr int32_t kMaxLayersWithGradients = kMaxLayers / 2;
 
@@ -88,6 +88,7 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   shape.intermediate = wire.intermediate();
   shape.layers = wire.layers();
   shape.gradients = wire.gradients();
+  shape.source_storage = wire.source_storage();
   shape.refetch = wire.refetch();
   absl::Status status = ValidateGeometry(shape.geometry);
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);

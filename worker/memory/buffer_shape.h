@@ -21,7 +21,8 @@ struct BufferShape {
   bool gradients = false;  // only where there are weights and B >= E/R
   WeightFormat weight_format = WeightFormat::kBFloat16;
   bool weight_scales = false;  // never with bf16
-  bool refetch = false;        // a program's run_experts fills slots that are stale
+  bool source_storage = false;
+  bool refetch = false;  // a program's run_experts fills slots that are stale
 
   bool has_weights() const { return layers > 0; }
   WeightsShape weights() const {

@@ -141,6 +141,21 @@ void BufferObjects::DropTarget() {
   token_.clear();
 }
 
+absl::StatusOr<SourcePtr> BufferObjects::FindSource(const std::string& name) const {
+  if (source_ != nullptr && name == source_name_) return source_;
+  const std::string other = source_ == nullptr
+                                ? std::string("none lives")
+                                : absl::StrCat("'", source_name_, "' ", Describe(source_->tag()),
+                                               " is the one that lives");
+  return StaleObject(
+      absl::StrCat("there is no source view '", name, "', ", other, "; ", DescribeLiving()));
+}
+
+void BufferObjects::KeepSource(const std::string& name, SourcePtr source) {
+  source_name_ = name;
+  source_ = std::move(source);
+}
+
 void BufferObjects::RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights) {
   rows_ = ShardRows{RowsState::kDispatched, ObjectTag{buffer_, generation_, sequence}, plan,
                     has_weights, Sequence()};
@@ -194,6 +209,7 @@ void BufferObjects::Clear() {
   rows_ = ShardRows();
   target_.reset();
   token_.clear();
+  DropSource();
   plans_made_.clear();
   ForgetSlots();
 }

@@ -16,6 +16,7 @@
 #include "kernels/common/ids.h"
 #include "kernels/direct_publication.h"
 #include "kernels/layout/operation.h"
+#include "kernels/owner_source.h"
 
 namespace perigee {
 
@@ -75,7 +76,14 @@ class BufferObjects {
   // The target that lives, if one does, is over, and the rows are undefined.
   void DropTarget();
 
-  // A dispatch or a publication has ended well; `plan` is what its rows lie by.
+  // The source view of this name, where it lives.
+  absl::StatusOr<SourcePtr> FindSource(const std::string& name) const;
+  // prepare_source has ended well: the view takes the place of the last one.
+  void KeepSource(const std::string& name, SourcePtr source);
+  // The view that lives, if one does, is over.
+  void DropSource() { source_.reset(); }
+
+  // A dispatch, publication or materialisation has ended well; `plan` is what its rows lie by.
   void RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights);
   void RowsComputed();                    // run_experts in place
   void RowsConsumed(Sequence sequence);   // combine in place
@@ -125,6 +133,8 @@ class BufferObjects {
   std::string target_name_;
   TargetPtr target_;
   std::string token_;  // that its publication holds
+  std::string source_name_;
+  SourcePtr source_;  // null: none lives
   std::map<std::string, Sequence> plans_made_;
   absl::optional<SlotUse> slots_filled_;
   Sequence last_sequence_;

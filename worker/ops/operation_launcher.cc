@@ -7,18 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
 #include "worker/ops/failure_reason.h"
+#include "worker/ops/operation_arguments.h"
 #include "worker/ops/plan_summary.h"
 #include "worker/ops/program_check.h"
 
 namespace perigee {
 namespace {
-
-Failure Refused(absl::Status status) { return Failure{std::move(status), absl::nullopt}; }
-
-template <typename Element>
-Element* Elements(const std::shared_ptr<StoredTensor>& tensor) {
-  return tensor ? reinterpret_cast<Element*>(tensor->data()) : nullptr;
-}
 
 // The names that are given.
 std::vector<std::string> Named(std::initializer_list<std::string> names) {
@@ -35,7 +29,7 @@ std::string EndedEarly(absl::string_view operation, Sequence sequence) {
 
 bool WritesShard(const v1::ProgramOperation& operation) {
   return operation.has_dispatch() || operation.has_combine() || operation.has_prepare_dispatch() ||
-         operation.has_publish();
+         operation.has_publish() || operation.has_materialise();
 }
 
 }  // namespace
@@ -87,6 +81,10 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
       return StoreRows(operation.store_rows());
     case v1::ProgramOperation::kPublish:
       return Publish(operation.publish(), sequence);
+    case v1::ProgramOperation::kPrepareSource:
+      return PrepareSource(operation.prepare_source(), sequence);
+    case v1::ProgramOperation::kMaterialise:
+      return Materialise(operation.materialise(), sequence);
     case v1::ProgramOperation::kProduce:
       return Produce(operation.produce());
     case v1::ProgramOperation::OPERATION_NOT_SET:
@@ -98,6 +96,11 @@ Failure OperationLauncher::Launch(const v1::ProgramOperation& operation, Sequenc
 // The next program is then refused on every rank alike.
 Failure OperationLauncher::Decline(const v1::ProgramOperation& operation, Sequence sequence) {
   return operations_.Decline(sequence, WritesShard(operation));
+}
+
+void OperationLauncher::GiveUp() {
+  operations_.DropTarget();
+  if (made_source_) site_.objects.DropSource();
 }
 
 Failure OperationLauncher::Settle() {
@@ -195,88 +198,12 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
   return Failure();
 }
 
-Failure OperationLauncher::PrepareDispatch(const v1::PrepareDispatchOperation& operation,
-                                           Sequence sequence) {
-  const auto routes =
-      FindInput(operation.topk_experts(), v1::TENSOR_DTYPE_INT32, -1, site_.shape.geometry.topk);
-  if (!routes.ok()) return Refused(routes.status());
-  const auto tokens = static_cast<int32_t>((*routes)->spec().shape[0]);
-  Failure failure = operations_.PrepareDispatch(sequence, operation.target(),
-                                                {Elements<int32_t>(*routes), tokens});
-  if (failure.status.ok()) unsettled_.rows = true;
-  return failure;
-}
-
-Failure OperationLauncher::PreparePublication(const v1::PreparePublicationOperation& operation,
-                                              bool beside) {
-  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
-  if (!target.ok()) return Refused(target.status());
-  std::shared_ptr<StoredTensor> weights;
-  if (!operation.route_weights().empty()) {
-    auto found = FindInput(operation.route_weights(), v1::TENSOR_DTYPE_FLOAT32,
-                           (*target)->token_count(), site_.shape.geometry.topk);
-    if (!found.ok()) return Refused(found.status());
-    weights = *std::move(found);
-  }
-  const std::string* token = nullptr;
-  if (operation.tokens_size() > 0) token = &operation.tokens(site_.memory.rank().value);
-  if (token != nullptr && token->empty()) token = nullptr;
-  return operations_.PreparePublication(operation.target(), Elements<float>(weights),
-                                        weights != nullptr, token, beside);
-}
-
-Failure OperationLauncher::StoreRows(const v1::StoreRowsOperation& operation) {
-  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
-  if (!target.ok()) return Refused(target.status());
-  const auto hidden = FindInput(operation.hidden(), v1::TENSOR_DTYPE_BFLOAT16,
-                                (*target)->token_count(), site_.shape.hidden);
-  if (!hidden.ok()) return Refused(hidden.status());
-  return operations_.StoreRows(operation.target(), Elements<BFloat16>(*hidden));
-}
-
-absl::StatusOr<ProductInput> OperationLauncher::FindFactors(
-    const v1::ProduceOperation& operation) const {
-  const auto a = site_.tensors.Find(operation.a());
-  if (!a.ok()) return a.status();
-  const TensorSpec& spec = (*a)->spec();
-  if (spec.dtype != v1::TENSOR_DTYPE_BFLOAT16 || spec.shape.size() != 2) {
-    return StaleObject(absl::StrCat("tensor '", operation.a(), "' is ", Describe(spec),
-                                    ", expected bfloat16 [n, C]"));
-  }
-  const auto b =
-      FindInput(operation.b(), v1::TENSOR_DTYPE_BFLOAT16, spec.shape[1], site_.shape.hidden);
-  if (!b.ok()) return b.status();
-  return ProductInput{Elements<BFloat16>(*a), Elements<BFloat16>(*b),
-                      static_cast<int32_t>(spec.shape[1]), static_cast<int32_t>(spec.shape[0])};
-}
-
-Failure OperationLauncher::Produce(const v1::ProduceOperation& operation) {
-  const absl::StatusOr<ProductInput> input = FindFactors(operation);
-  if (!input.ok()) return Refused(input.status());
-  if (operation.has_target()) return operations_.ProduceInto(*input, operation.target());
-  Failure failure =
-      operations_.Produce(*input, Elements<BFloat16>(outputs_.at(operation.output())));
-  if (failure.status.ok()) {
-    NoteOutputs({operation.output()});
-  } else if (failure.record) {
-    site_.tensors.MarkUndefined(operation.output(), "what produces it has ended early");
-  }
-  return failure;
-}
-
-Failure OperationLauncher::Publish(const v1::PublishOperation& operation, Sequence sequence) {
-  absl::Status status = site_.objects.CheckPlanRoom(operation.plan());
-  if (!status.ok()) return Refused(status);
-  const absl::StatusOr<TargetPtr> target = site_.objects.FindTarget(operation.target());
-  if (!target.ok()) return Refused(target.status());
-  RankOperations::Dispatched published = operations_.Publish(sequence, operation.target());
-  if (!published.plan) return std::move(published.failure);
-  KeepMadePlan(operation.plan(), std::move(published.plan), (*target)->token_count());
-  return Failure();
-}
-
 void OperationLauncher::KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count) {
   unsettled_.rows = true;
+  KeepPlanAlone(name, std::move(plan), token_count);
+}
+
+void OperationLauncher::KeepPlanAlone(const std::string& name, PlanPtr plan, int32_t token_count) {
   site_.objects.KeepPlan(name, plan);
   unsettled_.plans.push_back(name);
   last_plan_ = std::move(plan);

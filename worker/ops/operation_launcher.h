@@ -39,8 +39,9 @@ class OperationLauncher {
   // is nothing to wait for. After a failure nothing of it counts: plans, rows and outputs are gone.
   Failure Settle();
 
-  // The program has failed: what it has not published will not be.
-  void DropTarget() { operations_.DropTarget(); }
+  // The program has failed: what it has not published will not be, and the source view that it has
+  // made is over. Ranks may have stopped at different operations.
+  void GiveUp();
 
   // What the last dispatch or publication did; none before there is one, or where it cannot be
   // read.
@@ -71,6 +72,9 @@ class OperationLauncher {
   Failure Produce(const v1::ProduceOperation& operation);
   Failure Publish(const v1::PublishOperation& operation, Sequence sequence);
 
+  Failure PrepareSource(const v1::PrepareSourceOperation& operation, Sequence sequence);
+  Failure Materialise(const v1::MaterialiseOperation& operation, Sequence sequence);
+
   // A tensor of `tokens` rows, or any number where that is -1.
   absl::StatusOr<std::shared_ptr<StoredTensor>> FindInput(const std::string& name,
                                                           v1::TensorDtype dtype, int64_t tokens,
@@ -80,7 +84,9 @@ class OperationLauncher {
                                                           const TensorSpec& expected) const;
   absl::StatusOr<DispatchTensors> FindInputs(const v1::DispatchOperation& operation) const;
   absl::StatusOr<CombineTensors> FindRows(const v1::CombineOperation& operation) const;
+  // Of rows that lie in the shard by it; and of none yet.
   void KeepMadePlan(const std::string& name, PlanPtr plan, int32_t token_count);
+  void KeepPlanAlone(const std::string& name, PlanPtr plan, int32_t token_count);
   // Memory of an output that the program has; null where there is no name.
   std::byte* OutputOf(const std::string& name) const;
   // The operation has written its outputs, as far as is known; or it has ended early.
@@ -97,6 +103,7 @@ class OperationLauncher {
   const ProgramSite site_;
   RankOperations operations_;
   Unsettled unsettled_;
+  bool made_source_ = false;
   std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
   PlanPtr last_plan_;
   int32_t last_token_count_ = 0;

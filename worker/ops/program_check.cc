@@ -90,6 +90,26 @@ absl::Status Check(const v1::PublishOperation& publish) {
   return status.ok() ? CheckObjectName("plan", publish.plan()) : status;
 }
 
+absl::Status CheckSource(const BufferShape& shape) {
+  if (shape.source_storage) return absl::OkStatus();
+  return absl::InvalidArgumentError("the buffer has no source storage");
+}
+
+absl::Status Check(const v1::PrepareSourceOperation& prepare, const BufferShape& shape) {
+  absl::Status status = CheckObjectName("topk_experts", prepare.topk_experts());
+  if (status.ok()) status = CheckObjectName("source", prepare.source());
+  if (status.ok()) status = CheckOptionalName("hidden", prepare.hidden());
+  if (status.ok()) status = CheckOptionalName("route_weights", prepare.route_weights());
+  if (status.ok()) status = CheckOptionalName("plan", prepare.plan());
+  return status.ok() ? CheckSource(shape) : status;
+}
+
+absl::Status Check(const v1::MaterialiseOperation& materialise, const BufferShape& shape) {
+  absl::Status status = CheckObjectName("source", materialise.source());
+  if (status.ok()) status = CheckObjectName("plan", materialise.plan());
+  return status.ok() ? CheckSource(shape) : status;
+}
+
 absl::Status Check(const v1::ProduceOperation& produce) {
   absl::Status status = CheckObjectName("a", produce.a());
   if (status.ok()) status = CheckObjectName("b", produce.b());
@@ -129,6 +149,10 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
       return Check(operation.store_rows());
     case Kind::kPublish:
       return Check(operation.publish());
+    case Kind::kPrepareSource:
+      return Check(operation.prepare_source(), shape);
+    case Kind::kMaterialise:
+      return Check(operation.materialise(), shape);
     case Kind::kProduce:
       return Check(operation.produce());
     case Kind::kProbeCopy:
@@ -156,6 +180,9 @@ std::set<std::string> InputsOf(const v1::Program& program, int count) {
     inputs.insert(operation.store_rows().hidden());
     inputs.insert(operation.combine().rows());
     inputs.insert(operation.combine().row_weights());
+    inputs.insert(operation.prepare_source().topk_experts());
+    inputs.insert(operation.prepare_source().hidden());
+    inputs.insert(operation.prepare_source().route_weights());
     inputs.insert(operation.produce().a());
     inputs.insert(operation.produce().b());
   }
@@ -263,6 +290,10 @@ const char* OperationName(const v1::ProgramOperation& operation) {
       return "store_rows";
     case Kind::kPublish:
       return "publish";
+    case Kind::kPrepareSource:
+      return "prepare_source";
+    case Kind::kMaterialise:
+      return "materialise";
     case Kind::kProduce:
       return "produce";
     case Kind::OPERATION_NOT_SET:

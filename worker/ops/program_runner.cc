@@ -47,7 +47,7 @@ ProgramOutcome ProgramRunner::Run() {
     if (failure_ && others_know_) break;
   }
   site_.data_path.set_timing(Timing::kOperations);
-  if (failure_) launcher_.DropTarget();
+  if (failure_) launcher_.GiveUp();
   if (failure_ && others_know_) site_.objects.ForgetSlots();
   return Outcome();
 }
@@ -129,6 +129,12 @@ void ProgramRunner::Note(const v1::ProgramOperation& operation, Sequence sequenc
     site_.objects.NotePlanMade(operation.dispatch().plan(), sequence);
   }
   if (operation.has_publish()) site_.objects.NotePlanMade(operation.publish().plan(), sequence);
+  if (operation.has_prepare_source() && !operation.prepare_source().plan().empty()) {
+    site_.objects.NotePlanMade(operation.prepare_source().plan(), sequence);
+  }
+  if (operation.has_materialise()) {
+    site_.objects.NotePlanMade(operation.materialise().plan(), sequence);
+  }
   if (!operation.has_prefetch_weights()) return;
   const v1::PrefetchWeightsOperation& prefetch = operation.prefetch_weights();
   site_.objects.NoteSlotsFilled(prefetch.plan(), prefetch.layer(), prefetch.weights_version());

@@ -46,6 +46,19 @@ std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
       plan.changes = true;
       return {plan, ChangesRows()};
     }
+    case Kind::kPrepareSource: {
+      std::vector<Use> uses = {{"the source", true},
+                               ReadsTensor(operation.prepare_source().hidden())};
+      if (operation.prepare_source().plan().empty()) return uses;
+      uses.push_back(ReadsPlan(operation.prepare_source().plan()));
+      uses.back().changes = true;
+      return uses;
+    }
+    case Kind::kMaterialise: {
+      Use plan = ReadsPlan(operation.materialise().plan());
+      plan.changes = true;
+      return {plan, {"the source", false}, ChangesRows()};
+    }
     case Kind::kPreparePublication:
       return FillsTarget("the target's metadata");
     case Kind::kStoreRows: {

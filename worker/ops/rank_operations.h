@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/direct_publication.h"
+#include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
 #include "worker/memory/buffer_memory.h"
 #include "worker/memory/buffer_shape.h"
@@ -68,6 +69,14 @@ class RankOperations {
   // The target that lives, if one does, will not be published.
   void DropTarget();
 
+  struct Prepared {
+    Failure failure;
+    SourcePtr source;  // null on failure
+  };
+  // Of the owner-sharded source, the view kept under this name.
+  Prepared PrepareSource(Sequence sequence, const std::string& source, const SourceInput& input);
+  Dispatched Materialise(Sequence sequence, const std::string& source);
+
   // beside: its copies may go on beside what is launched up to the next Join.
   Failure Prefetch(Sequence sequence, const PlanPtr& plan, int32_t layer, uint64_t version,
                    bool beside = false);
@@ -92,6 +101,7 @@ class RankOperations {
  private:
   // The data path's, or why there is none.
   absl::StatusOr<DirectPublication*> Publication() const;
+  absl::StatusOr<OwnerSource*> Source() const;
   absl::StatusOr<RowProducer*> Producer() const;
   absl::StatusOr<std::string> TakeToken(const std::string* token) const;
   // Whether nothing but a publication may write the shard. One whose token is no good any more is

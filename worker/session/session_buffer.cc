@@ -50,6 +50,7 @@ absl::Status SessionBuffer::Open(const std::string& rendezvous) {
   options.rendezvous = rendezvous;
   options.shards = memory_->shards();
   options.shard_rows = memory_->shard_rows();
+  options.sources = memory_->sources();
   options.operation_timeout = config_.operation_timeout;
   options.warmup_timeout = config_.warmup_timeout;
   options.threads = config_.threads;

@@ -104,6 +104,29 @@ TEST_F(SessionHostTest, AWholeLayerByDirectPublicationComesOutRight) {
   ExpectLayerIsRight();
 }
 
+class SessionSourceTest : public SessionHostTest {
+ protected:
+  SessionSourceTest() : SessionHostTest(/*source_storage=*/true) {}
+};
+
+// The same layer fetched from an owner-sharded source, again and again, from tensors and from what
+// lies there.
+TEST_F(SessionSourceTest, AWholeLayerOutOfTheOwnersMemoryComesOutRight) {
+  std::string steps = kLayerProgram;
+  steps = steps.substr(steps.find("operations { prefetch"));
+  constexpr char kSource[] = R"pb(
+    operations { prepare_source { topk_experts: "topk" $0 source: "s" } }
+    operations { materialise { source: "s" plan: "p" } }
+  )pb";
+  const std::string stored = R"(hidden: "hidden" route_weights: "weights")";
+  ExpectAllWell(group_.Execute(absl::Substitute(kSource, stored) + steps + " iterations: 3"));
+  ExpectLayerIsRight();
+  ExpectAllWell(group_.Execute(absl::Substitute(kSource, "") + steps));
+  ExpectLayerIsRight();
+  ExpectAllWell(group_.Execute(R"(operations { materialise { source: "s" plan: "p" } })" + steps));
+  ExpectLayerIsRight();
+}
+
 // One rank has not got its input: all leave at once, and the next program works.
 TEST_F(SessionHostTest, ARankThatDeclinesIsNamedByAll) {
   for (int32_t rank = 0; rank < kRanks; ++rank) {

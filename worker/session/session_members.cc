@@ -60,6 +60,11 @@ absl::StatusOr<Transport> ParseTransport(absl::string_view name) {
 }
 
 absl::Status CheckShapeFor(Transport transport, const BufferShape& shape) {
+  if (transport == Transport::kNccl && shape.source_storage) {
+    return absl::InvalidArgumentError(
+        "source_storage is set, expected not to be: over transport nccl no rank reads the source "
+        "shard of another");
+  }
   const int32_t home_experts = shape.geometry.experts_per_rank();
   const bool reads_homes = shape.has_weights() && shape.geometry.slots < home_experts;
   if (transport == Transport::kNvlink || !reads_homes) return absl::OkStatus();

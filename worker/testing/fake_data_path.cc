@@ -32,6 +32,23 @@ class FakeTarget final : public TargetHandle {
   const ProducerView producer_;
 };
 
+class FakeSource final : public SourceHandle {
+ public:
+  FakeSource(ObjectTag tag, int32_t token_count)
+      : tag_(tag), token_count_(token_count), plan_(MakeFakePlan(tag)) {}
+  ObjectTag tag() const override { return tag_; }
+  int32_t token_count() const override { return token_count_; }
+  const PlanPtr& plan() const override { return plan_; }
+
+ private:
+  const SourceView& view() const override { return view_; }
+
+  const ObjectTag tag_;
+  const int32_t token_count_;
+  const PlanPtr plan_;
+  const SourceView view_;
+};
+
 }  // namespace
 
 PlanPtr MakeFakePlan(ObjectTag tag) { return std::make_shared<FakePlan>(tag); }
@@ -234,6 +251,19 @@ absl::StatusOr<PlanPtr> FakeDataPath::Publish(Sequence sequence, const TargetPtr
   has_target_ = false;
   if (absl::Status status = Run("publish", sequence); !status.ok()) return status;
   return MakeFakePlan(target->tag());
+}
+
+absl::StatusOr<SourcePtr> FakeDataPath::PrepareSource(Sequence sequence, const SourceInput& input) {
+  last_source_ = input;
+  if (absl::Status status = Run("prepare_source", sequence); !status.ok()) return status;
+  return std::make_shared<const FakeSource>(
+      ObjectTag{options_.buffer, options_.generation, sequence}, input.token_count);
+}
+
+absl::StatusOr<PlanPtr> FakeDataPath::Materialise(Sequence sequence, const SourcePtr& source,
+                                                  const DispatchOutput&) {
+  if (absl::Status status = Run("materialise", sequence); !status.ok()) return status;
+  return source->plan();
 }
 
 void FakeDataPath::DropTarget() {

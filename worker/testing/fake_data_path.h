@@ -12,12 +12,16 @@
 #include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "kernels/direct_publication.h"
+#include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
 
 namespace perigee {
 
 // Thread-safe in as far as a DataPath is; calls() from any thread.
-class FakeDataPath final : public DataPath, public DirectPublication, public RowProducer {
+class FakeDataPath final : public DataPath,
+                           public DirectPublication,
+                           public OwnerSource,
+                           public RowProducer {
  public:
   // How an operation ends: OK; or an error with a record, an operation that was entered and left
   // early; or an error without one, a refusal before anything was touched.
@@ -87,6 +91,13 @@ class FakeDataPath final : public DataPath, public DirectPublication, public Row
                                   const DispatchOutput& output) override;
   void DropTarget() override;  // where there is one, among the calls as "drop_target"
   DirectPublication* publication() override { return this; }
+  absl::StatusOr<SourcePtr> PrepareSource(Sequence sequence, const SourceInput& input) override;
+  absl::StatusOr<PlanPtr> Materialise(Sequence sequence, const SourcePtr& source,
+                                      const DispatchOutput& output) override;
+  BFloat16* source_hidden() const override { return nullptr; }
+  float* source_route_weights() const override { return nullptr; }
+  OwnerSource* source() override { return this; }
+  SourceInput last_source() const { return last_source_; }
   absl::Status Decline(Sequence sequence) override;
   bool queues() const override { return queues_; }
   absl::Status Synchronize() override;
@@ -123,6 +134,7 @@ class FakeDataPath final : public DataPath, public DirectPublication, public Row
   std::vector<BFloat16> rows_;
   std::vector<float> row_weights_;
   DispatchInput last_dispatch_;
+  SourceInput last_source_;
   CombineInput last_combine_;
   RunExpertsInput last_run_experts_;
   ExpertWeights last_weights_;

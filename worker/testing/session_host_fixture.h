@@ -26,12 +26,14 @@ inline uint64_t Seed() {
 
 class SessionHostTest : public ::testing::Test {
  protected:
-  SessionHostTest()
+  explicit SessionHostTest(bool source_storage = false)
       : seed_(Seed()),
         layer_(kRanks, seed_),
         group_(kRanks, [](int32_t) { return CreateHostBackend(); }) {
     SCOPED_TRACE(testing::Message() << "PERIGEE_SEED=" << seed_);
-    group_.MakeBuffer(layer_.shape());
+    v1::BufferShape shape = layer_.shape();
+    shape.set_source_storage(source_storage);
+    group_.MakeBuffer(shape);
     for (int32_t rank = 0; rank < kRanks; ++rank) {
       Load(rank, layer_.Inputs(rank));
       Load(rank, layer_.Weights(rank));

@@ -13,6 +13,7 @@
 #include "client/cli/output.h"
 #include "client/cli/run/layer_compare.h"
 #include "client/cli/run/layer_input.h"
+#include "client/cli/run/layer_program.h"
 #include "client/cli/run/layer_report.h"
 #include "client/cli/run/layer_session.h"
 #include "client/cli/run/progress.h"
@@ -34,6 +35,7 @@ struct Settings {
   std::string address;
   std::string on_loss = "fail";
   bool direct = false;
+  bool source = false;
   std::string transport = "nvlink";
   bool json = false;
 };
@@ -59,6 +61,8 @@ void Declare(Settings& settings, FlagSet& flags) {
                "what to do when a rank is lost: end, or go on in the group's next generation",
                &settings.on_loss);
   flags.Boolean("direct", "publish rows directly instead of dispatching them", &settings.direct);
+  flags.Boolean("source", "leave rows with their owners: each rank fetches those that it computes",
+                &settings.source);
   flags.Boolean("json", "print the result as JSON", &settings.json);
 }
 
@@ -68,6 +72,10 @@ std::string Conflict(const FlagSet& flags, const Settings& settings, const std::
     if (!address.empty() && flags.given(name)) {
       return absl::StrCat("--", name, " is for a cluster of its own, not for one at an address");
     }
+  }
+  if (settings.direct && settings.source) return "--direct and --source are both given";
+  if (settings.source && settings.transport == "nccl") {
+    return "--source needs ranks that read each other's memory, which --transport nccl has not";
   }
   return BackendFlagsConflict(flags, settings.cluster, settings.transport);
 }
@@ -146,7 +154,8 @@ int RunLayer(const std::vector<std::string>& args) {
   options.token_padding = settings.token_padding;
   options.slots = settings.slots.value_or(input->experts() / options.ranks);
   options.wait_on_loss = settings.on_loss == "wait";
-  options.direct = settings.direct;
+  if (settings.direct) options.way = RowsWay::kDirect;
+  if (settings.source) options.way = RowsWay::kSource;
 
   SupervisorOptions own = settings.cluster;
   own.ranks = options.ranks;

@@ -5,6 +5,7 @@ namespace {
 
 constexpr const char* kPlan = "plan";
 constexpr const char* kTarget = "target";
+constexpr const char* kSource = "source";
 
 void AddDispatch(v1::Program& program) {
   auto* dispatch = program.add_operations()->mutable_dispatch();
@@ -29,16 +30,34 @@ void AddPublication(v1::Program& program) {
   publish->set_plan(kPlan);
 }
 
+void AddSource(v1::Program& program) {
+  auto* prepare = program.add_operations()->mutable_prepare_source();
+  prepare->set_topk_experts(kTopkExpertsTensor);
+  prepare->set_hidden(kHiddenTensor);
+  prepare->set_route_weights(kRouteWeightsTensor);
+  prepare->set_source(kSource);
+  auto* materialise = program.add_operations()->mutable_materialise();
+  materialise->set_source(kSource);
+  materialise->set_plan(kPlan);
+}
+
+void AddRows(v1::Program& program, RowsWay way) {
+  switch (way) {
+    case RowsWay::kDispatch:
+      return AddDispatch(program);
+    case RowsWay::kDirect:
+      return AddPublication(program);
+    case RowsWay::kSource:
+      return AddSource(program);
+  }
+}
+
 }  // namespace
 
-v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations, bool direct) {
+v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations, RowsWay way) {
   v1::Program program;
   program.set_iterations(iterations);
-  if (direct) {
-    AddPublication(program);
-  } else {
-    AddDispatch(program);
-  }
+  AddRows(program, way);
   auto* prefetch = program.add_operations()->mutable_prefetch_weights();
   prefetch->set_plan(kPlan);
   prefetch->set_layer(layer);

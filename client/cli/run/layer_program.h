@@ -13,10 +13,17 @@ inline constexpr const char* kTopkExpertsTensor = "topk_experts";
 inline constexpr const char* kRouteWeightsTensor = "route_weights";
 inline constexpr const char* kOutputTensor = "output";
 
-// dispatch, prefetch_weights, run_experts with route weights, combine; `iterations` times. direct:
-// by direct publication instead of dispatch.
+// How rows get to their experts.
+enum class RowsWay {
+  kDispatch,
+  kDirect,  // by direct publication
+  kSource,  // fetched from an owner-sharded source
+};
+
+// dispatch or what takes its place, prefetch_weights, run_experts with route weights, combine;
+// `iterations` times.
 v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations,
-                         bool direct = false);
+                         RowsWay way = RowsWay::kDispatch);
 
 }  // namespace perigee
 

@@ -18,7 +18,7 @@ TEST(LayerProgramTest, RunsTheWholeLayer) {
 
 TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
   const v1::Program dispatched = LayerProgram(2, 5, 7);
-  const v1::Program direct = LayerProgram(2, 5, 7, /*direct=*/true);
+  const v1::Program direct = LayerProgram(2, 5, 7, RowsWay::kDirect);
   ASSERT_EQ(direct.operations_size(), 7);
   const v1::DispatchOperation& dispatch = dispatched.operations(0).dispatch();
   const std::string& target = direct.operations(0).prepare_dispatch().target();
@@ -30,6 +30,20 @@ TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
   EXPECT_EQ(direct.operations(3).publish().target(), target);
   EXPECT_EQ(direct.operations(3).publish().plan(), dispatch.plan());
   EXPECT_EQ(direct.operations(6).combine().plan(), dispatch.plan());
+}
+
+TEST(LayerProgramTest, FetchesFromTheSourceWhereAsked) {
+  const v1::Program dispatched = LayerProgram(2, 5, 7);
+  const v1::Program fetched = LayerProgram(2, 5, 7, RowsWay::kSource);
+  ASSERT_EQ(fetched.operations_size(), 5);
+  const v1::DispatchOperation& dispatch = dispatched.operations(0).dispatch();
+  const v1::PrepareSourceOperation& prepare = fetched.operations(0).prepare_source();
+  EXPECT_EQ(prepare.topk_experts(), dispatch.topk_experts());
+  EXPECT_EQ(prepare.hidden(), dispatch.hidden());
+  EXPECT_EQ(prepare.route_weights(), dispatch.route_weights());
+  EXPECT_EQ(fetched.operations(1).materialise().source(), prepare.source());
+  EXPECT_EQ(fetched.operations(1).materialise().plan(), dispatch.plan());
+  EXPECT_EQ(fetched.operations(4).combine().plan(), dispatch.plan());
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ absl::Status RunLayerSession::Create() {
   buffer.shape.set_token_padding(options_.token_padding);
   buffer.shape.set_intermediate(input_.intermediate());
   buffer.shape.set_layers(kLayer + 1);
+  buffer.shape.set_source_storage(options_.way == RowsWay::kSource);
   const auto created = client_.CreateBuffer(group_.name(), buffer);
   if (!created.ok()) {
     TellRanks(created.status());
@@ -121,8 +122,7 @@ int32_t RunLayerSession::IterationsLeft() const {
 }
 
 absl::Status RunLayerSession::Execute() {
-  const v1::Program program =
-      LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), options_.direct);
+  const v1::Program program = LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), options_.way);
   return client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
                                 [this](const v1::ExecuteProgramResponse& message) {
                                   monitor_.Update(message);

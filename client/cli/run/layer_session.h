@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/run/layer_input.h"
+#include "client/cli/run/layer_program.h"
 #include "client/lib/client.h"
 #include "client/lib/program_monitor.h"
 #include "client/lib/tensor.h"
@@ -29,7 +30,7 @@ struct RunLayerOptions {
   int32_t token_padding = 128;
   int32_t slots = 0;
   bool wait_on_loss = false;
-  bool direct = false;  // by direct publication instead of dispatch
+  RowsWay way = RowsWay::kDispatch;
 };
 
 // What a run says while it goes on.
