@@ -60,8 +60,8 @@ measure_paths() {
     --shape S8192,H7168,K8,E896 --shape S8192,H7168,K16,E896)
   for ((process = 1; process <= processes; ++process)); do
     for skew in 0.1 1 5; do
-      for what in ${PERIGEE_PATH_KINDS:-direct}; do
-        check "$what, $ranks ranks, skew $skew, process $process" 90 "$perigee" bench "$what" \
+      for what in direct pull; do
+        check "$what, $ranks ranks, skew $skew, process $process" 120 "$perigee" bench "$what" \
           "${shapes[@]}" --skew "$skew" --seed "$process" --backend cuda --ranks "$ranks" "$@" \
           --inputs 1 --warmup 10 --iterations "${PERIGEE_PATH_ITERATIONS:-100}" \
           --calibrate "$logs/path_table.jsonl" --json

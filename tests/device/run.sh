@@ -14,10 +14,11 @@ Needs CUDA and nothing else. Sections, all of them but paths by default:
   bench      planning, dispatch, combine, prefetch and reduce of 8 workers that share the GPU under
              MPS, with random routes and, where pack.sh was given --traces, recorded ones; then each
              layer of those; then a layer with fewer slots than experts of a rank
-  paths      what a producer and the dispatch of its rows take by each path: S 8192,
-             E 896, H 3584 and 7168, K 8 and 16, skew 0.1, 1 and 5. PERIGEE_PATH_RUNS (4:3 8:1) has
-             RANKS:PROCESSES, so many fresh clusters of so many workers that share the GPU under MPS;
-             PERIGEE_PATH_ITERATIONS (100). Not among those that run by default
+  paths      what a producer and the dispatch of its rows take by each path, and owner-pull beside
+             dispatch: S 8192, E 896, H 3584 and 7168, K 8 and 16, skew 0.1, 1 and 5.
+             PERIGEE_PATH_RUNS (4:3 8:1) has RANKS:PROCESSES, so many fresh clusters of so many workers
+             that share the GPU under MPS; PERIGEE_PATH_ITERATIONS (100). Not among those that run by
+             default
   attach     local clients of workers that share the GPU: PyTorch against its own index operations,
              with MPS and without; times of the command ring and of a step through it
   loss       ranks that are killed, stopped or never arrive, a process each, without MPS

@@ -159,6 +159,24 @@ TEST_F(BenchRunTest, WhatPathsTakeIsKeptInATable) {
   std::remove(table.c_str());
 }
 
+TEST_F(BenchRunTest, FetchedRowsAreThoseOfADispatch) {
+  const Result result =
+      RunPerigee({"bench", "pull", "--shape", "S40,H64,K4,E16,P8", "--skew", "2", "--iterations",
+                  "2", "--warmup", "1", "--inputs", "2", "--seed", "5", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = ParseJson(result.out).fields();
+  const auto shape = json.at("shapes").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(shape.at("checked_tokens").number_value(), 112) << "and 16 of each input computed";
+  EXPECT_EQ(shape.at("mismatched_elements").number_value(), 0);
+  EXPECT_NE(shape.at("choice").struct_value().fields().at("reason").string_value(), "");
+  std::vector<std::string> names;
+  for (const auto& element : shape.at("operations").list_value().values()) {
+    names.push_back(element.struct_value().fields().at("operation").string_value());
+  }
+  EXPECT_THAT(names, ElementsAre("dispatch", "pull", "prepare_source", "materialise",
+                                 "dispatch_back_to_back", "pull_back_to_back"));
+}
+
 // Every path's rows have come out alike, or the command would fail.
 TEST_F(BenchRunTest, APathsRowsAreThoseOfAnOrdinaryDispatch) {
   const Result result =

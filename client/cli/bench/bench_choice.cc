@@ -41,6 +41,7 @@ absl::optional<PathCell> CellOf(const BenchResult& result, const ShapeResult& sh
   cell.home_imbalance = shape.home_imbalance;
   PathCosts& costs = cell.costs;
   costs.dispatch_us = MeanOf(shape, "dispatch");
+  costs.pull_us = MeanOf(shape, "pull");
   costs.produce_dispatch_us = MeanOf(shape, PathFigure(ProducerPath::kOrdinary));
   costs.direct_us = MeanOf(shape, PathFigure(ProducerPath::kDirect));
   costs.direct_overlapped_us = MeanOf(shape, PathFigure(ProducerPath::kDirectOverlapped));

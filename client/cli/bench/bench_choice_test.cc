@@ -42,6 +42,15 @@ TEST(CellOf, HasMeansOfWhatRanBackToBack) {
   EXPECT_EQ(ChoiceOf(*cell).path, DispatchPath::kDirectOverlapped);
 }
 
+TEST(CellOf, APullIsHeldAgainstADispatch) {
+  const auto cell =
+      CellOf(Result(), Shape({{"dispatch_back_to_back", 500}, {"pull_back_to_back", 300}}));
+  ASSERT_TRUE(cell.has_value());
+  EXPECT_EQ(cell->costs.dispatch_us, 500);
+  EXPECT_EQ(cell->costs.pull_us, 300);
+  EXPECT_EQ(ChoiceOf(*cell).path, DispatchPath::kPull);
+}
+
 TEST(CellOf, NothingIsACellWithoutAPath) {
   EXPECT_FALSE(CellOf(Result(), Shape({{"combine_back_to_back", 3}, {"dispatch", 4}})).has_value());
 }

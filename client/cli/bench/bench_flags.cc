@@ -14,13 +14,14 @@ namespace perigee {
 namespace {
 
 const std::vector<std::string>& Choices() {
-  static const auto& choices = *new std::vector<std::string>{
-      "plan", "dispatch", "combine", "staged", "layer", "prefetch", "reduce", "direct", "all"};
+  static const auto& choices =
+      *new std::vector<std::string>{"plan",     "dispatch", "combine", "staged", "layer",
+                                    "prefetch", "reduce",   "direct",  "pull",   "all"};
   return choices;
 }
 
 bool MeasuresPaths(const std::string& what) {
-  return what == "direct" || what == "dispatch" || what == "all";
+  return what == "direct" || what == "pull" || what == "dispatch" || what == "all";
 }
 
 // Flags that cannot be given together; empty: they can.
@@ -36,14 +37,15 @@ std::string Conflict(const FlagSet& flags, const BenchFlags& given, const std::s
     return "--calibrate is empty, expected a file";
   }
   if (flags.given("calibrate") && !MeasuresPaths(given.what)) {
-    return absl::StrCat("--calibrate is for direct, dispatch and all, not for ", given.what);
+    return absl::StrCat("--calibrate is for direct, pull, dispatch and all, not for ", given.what);
   }
   if (flags.given("depth") && given.what != "direct") return "--depth is for direct";
   if (given.depth % 8 != 0) {
     return absl::StrCat("--depth is ", given.depth, ", expected a multiple of 8");
   }
-  if (given.what == "direct" && given.transport == "nccl") {
-    return "direct needs ranks that reach each other's memory, expected --transport nvlink";
+  if ((given.what == "direct" || given.what == "pull") && given.transport == "nccl") {
+    return absl::StrCat(given.what,
+                        " needs ranks that reach each other's memory, expected --transport nvlink");
   }
   if (flags.given("trace") && given.trace.empty()) return "--trace is empty, expected a file";
   for (const char* name : {"sms", "local-sms", "no-programmatic-launch", "high-priority"}) {
@@ -122,10 +124,11 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
                  absl::StrCat("coordinator to use; without it ", kAddressVariable,
                               ", without both a cluster of its own"),
                  &given.address);
-  flags.Optional("calibrate", "FILE",
-                 "keep what direct, dispatch or all measure in a table of paths' costs, made where "
-                 "there is none",
-                 &given.calibrate);
+  flags.Optional(
+      "calibrate", "FILE",
+      "keep what direct, pull, dispatch or all measure in a table of paths' costs, made where "
+      "there is none",
+      &given.calibrate);
   flags.Boolean("json", "print the result as JSON (keys: docs/cli.md)", &given.json);
 }
 

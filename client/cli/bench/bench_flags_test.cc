@@ -91,9 +91,9 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
     EXPECT_THAT(std::string(request.status().message()), HasSubstr(why));
   };
   refused({"--shape", kShape}, "WHAT is missing");
-  refused(
-      {"speed", "--shape", kShape},
-      "WHAT is 'speed', expected plan|dispatch|combine|staged|layer|prefetch|reduce|direct|all");
+  refused({"speed", "--shape", kShape},
+          "WHAT is 'speed', expected "
+          "plan|dispatch|combine|staged|layer|prefetch|reduce|direct|pull|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
@@ -106,7 +106,7 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   refused({"all", "--shape", kShape, "--skew", "nan"}, "expected a number from 0 to 20");
   refused({"all", "--shape", kShape, "--skew", "1", "--trace", "t"}, "--skew is for random routes");
   refused({"combine", "--shape", kShape, "--calibrate", "t"},
-          "--calibrate is for direct, dispatch");
+          "--calibrate is for direct, pull, dispatch");
   refused({"all", "--shape", kShape, "--calibrate", ""}, "--calibrate is empty");
   refused({"all", "--shape", kShape, "--depth", "64"}, "--depth is for direct");
   refused({"direct", "--shape", kShape, "--depth", "20"},

@@ -77,25 +77,65 @@ absl::Status BenchSession::MeasureDirect(Bench& bench, RankTensors& tensors) {
   return CheckPaths(bench, tensors);
 }
 
-// What is combined after each path, of rank 0, bit for bit.
 absl::Status BenchSession::CheckPaths(Bench& bench, RankTensors& tensors) {
   for (const ProducerPath path : kProducerPaths) {
     const auto monitor = Run(bench, ProducerCombineProgram(path, options_.inputs));
     if (!monitor.ok()) return monitor.status();
   }
   for (int32_t input = 0; input < options_.inputs; ++input) {
-    const auto wanted = tensors.Read(RankId(0), PathOutput(ProducerPath::kOrdinary, input));
-    if (!wanted.ok()) return wanted.status();
+    const std::string ordinary = PathOutput(ProducerPath::kOrdinary, input);
     for (const ProducerPath path : {ProducerPath::kDirect, ProducerPath::kDirectOverlapped}) {
-      const auto output = tensors.Read(RankId(0), PathOutput(path, input));
-      if (!output.ok()) return output.status();
-      const absl::StatusOr<int64_t> different = CountDifferences(*output, *wanted);
-      if (!different.ok()) return different.status();
-      bench.result.checked_tokens += bench.shape.tokens;
-      bench.result.mismatched_elements += *different;
+      absl::Status status = Compare(bench, tensors, ordinary, PathOutput(path, input));
+      if (!status.ok()) return status;
     }
   }
   return absl::OkStatus();
+}
+
+// All that is combined of rank 0, after the ordinary path and after another.
+absl::Status BenchSession::Compare(Bench& bench, RankTensors& tensors, const std::string& ordinary,
+                                   const std::string& other) {
+  const auto wanted = tensors.Read(RankId(0), ordinary);
+  if (!wanted.ok()) return wanted.status();
+  const auto output = tensors.Read(RankId(0), other);
+  if (!output.ok()) return output.status();
+  const absl::StatusOr<int64_t> different = CountDifferences(*output, *wanted);
+  if (!different.ok()) return different.status();
+  bench.result.checked_tokens += bench.shape.tokens;
+  bench.result.mismatched_elements += *different;
+  return absl::OkStatus();
+}
+
+absl::Status BenchSession::MeasurePull(Bench& bench, RankTensors& tensors) {
+  // Also: the last input's rows lie in the source shards from here on.
+  if (const auto stored = Run(bench, PullCombineProgram(options_.inputs)); !stored.ok()) {
+    return stored.status();
+  }
+  for (const BenchProgram& program :
+       {DispatchProgram(options_.inputs), PullProgram(options_.inputs)}) {
+    const auto times_ns = Execute(bench, program);
+    if (!times_ns.ok()) return times_ns.status();
+    for (size_t i = 0; i < program.timed.size(); ++i) {
+      Add(bench, program.timed[i].name, (*times_ns)[i], absl::nullopt);
+    }
+  }
+  for (const BackToBackProgram& program :
+       {BackToBackDispatch(options_.inputs), BackToBackPull(options_.inputs)}) {
+    const auto times_ns = Execute(bench, program);
+    if (!times_ns.ok()) return times_ns.status();
+    Add(bench, program.name, *times_ns, absl::nullopt);
+  }
+  return CheckPulled(bench, tensors);
+}
+
+absl::Status BenchSession::CheckPulled(Bench& bench, RankTensors& tensors) {
+  const auto combined = Run(bench, CombineProgram(options_.inputs).program);
+  if (!combined.ok()) return combined.status();
+  for (int32_t input = 0; input < options_.inputs; ++input) {
+    absl::Status status = Compare(bench, tensors, BenchOutput(input), PullOutput(input));
+    if (!status.ok()) return status;
+  }
+  return CheckOutputs(bench, tensors);
 }
 
 }  // namespace perigee

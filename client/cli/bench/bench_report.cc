@@ -82,6 +82,7 @@ std::string OperationTable(const ShapeResult& shape, bool shares) {
 
 std::string CopyLine(const ShapeResult& shape, const BenchOptions& options) {
   const CopyTimes& copy = shape.copy;
+  if (copy.rank_bytes == 0) return "";
   std::string text = absl::StrFormat("Copy of %s on each rank: %s, %.1f GB/s read and written%s",
                                      Megabytes(copy.rank_bytes), Microseconds(copy.own_us),
                                      CopyGbPerSecond(copy, options.memory, options.ranks),
@@ -109,7 +110,7 @@ std::string PathCheckLine(const ShapeResult& shape) {
 }
 
 std::string CheckLine(const ShapeResult& shape, const BenchOptions& options) {
-  if (options.what == "direct") return PathCheckLine(shape);
+  if (options.measures_paths()) return PathCheckLine(shape);
   if (shape.mismatched_elements == 0) {
     return absl::StrCat("Combined rows of ", shape.checked_tokens,
                         " tokens of rank 0 are as computed here, bit by bit.\n");
@@ -135,7 +136,8 @@ std::string ChoiceLine(const BenchResult& result, const ShapeResult& shape) {
 
 // What the names of the rows do not say.
 std::string Footnotes(const BenchOptions& options) {
-  std::string text = "\nTimes of the slowest rank. FLOOR: the bytes at the copy's rate.";
+  std::string text = "\nTimes of the slowest rank.";
+  if (!options.measures_paths()) absl::StrAppend(&text, " FLOOR: the bytes at the copy's rate.");
   if (options.wants("plan")) {
     absl::StrAppend(&text, " plan: dispatch less dispatch_saved_plan, on the same inputs.");
   }
@@ -149,6 +151,11 @@ std::string Footnotes(const BenchOptions& options) {
                     "\nproduce_dispatch: rows into the rank's memory, and dispatched; direct: "
                     "straight to their places, then all that is not rows; direct_overlapped: that "
                     "beside the producer. produce, produce_direct: the producer of these.");
+  }
+  if (options.what == "pull") {
+    absl::StrAppend(&text,
+                    "\npull: prepare_source and materialise, of rows that lie in the source shards "
+                    "already.");
   }
   if (options.wants("combine")) {
     absl::StrAppend(&text,
@@ -219,6 +226,7 @@ void WriteMeasured(const char* key, double value, JsonWriter& json) {
 
 void WriteCopy(const CopyTimes& copy, const BenchOptions& options, JsonWriter& json) {
   json.Key("copy");
+  if (copy.rank_bytes == 0) return json.Null();
   json.BeginObject();
   json.Field("rank_bytes", copy.rank_bytes);
   json.Field("own_us", copy.own_us);

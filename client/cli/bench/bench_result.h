@@ -32,6 +32,8 @@ struct BenchOptions {
   uint64_t seed = 0;
   RouteSource routes;
 
+  // Whole paths of rows, of which no bytes are counted and nothing is copied.
+  bool measures_paths() const { return what == "direct" || what == "pull"; }
   bool wants(const std::string& operation) const { return what == operation || what == "all"; }
 };
 

@@ -77,19 +77,22 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
   if (!status.ok()) return status;
   RankTensors tensors(group_, bench.buffer, stop_);
   status = WriteInputs(bench, tensors);
-  if (status.ok()) status = MeasureCopy(bench);
-  if (status.ok()) {
-    status = options_.what == "direct" ? MeasureDirect(bench, tensors)
-                                       : MeasureOperations(bench, tensors);
-  }
+  if (status.ok()) status = MeasureWanted(bench, tensors);
   if (!status.ok()) return status;
   if (status = client_.DeleteBuffer(bench.buffer); !status.ok()) return status;
   return std::move(bench.result);
 }
 
+absl::Status BenchSession::MeasureWanted(Bench& bench, RankTensors& tensors) {
+  if (options_.what == "direct") return MeasureDirect(bench, tensors);
+  if (options_.what == "pull") return MeasurePull(bench, tensors);
+  return MeasureOperations(bench, tensors);
+}
+
 absl::Status BenchSession::MeasureOperations(Bench& bench, RankTensors& tensors) {
   const bool experts = WantsWeights(bench.shape);
-  absl::Status status = MeasureDispatch(bench);
+  absl::Status status = MeasureCopy(bench);
+  if (status.ok()) status = MeasureDispatch(bench);
   if (status.ok()) status = MeasureCombine(bench, tensors);
   if (status.ok() && options_.what == "staged") status = MeasureStaged(bench, tensors);
   if (status.ok() && experts) status = LoadWeights(bench, tensors);
@@ -108,6 +111,7 @@ absl::Status BenchSession::CreateBuffer(Bench& bench) {
   buffer.shape.set_experts(shape.experts);
   buffer.shape.set_slots(shape.slots_of(options_.ranks));
   buffer.shape.set_token_padding(shape.token_padding);
+  buffer.shape.set_source_storage(options_.what == "pull");
   if (WantsWeights(shape)) {
     buffer.shape.set_intermediate(shape.intermediate);
     buffer.shape.set_layers(kBenchLayer + 1);

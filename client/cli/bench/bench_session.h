@@ -68,6 +68,12 @@ class BenchSession {
   // A producer's rows by every path.
   absl::Status MeasureDirect(Bench& bench, RankTensors& tensors);
   absl::Status CheckPaths(Bench& bench, RankTensors& tensors);
+  // Rows that are there, dispatched and fetched.
+  absl::Status MeasurePull(Bench& bench, RankTensors& tensors);
+  absl::Status CheckPulled(Bench& bench, RankTensors& tensors);
+  absl::Status Compare(Bench& bench, RankTensors& tensors, const std::string& ordinary,
+                       const std::string& other);
+  absl::Status MeasureWanted(Bench& bench, RankTensors& tensors);
   // What experts are needed for.
   bool WantsWeights(const BenchShape& shape) const;
   absl::Status CheckOutputs(Bench& bench, RankTensors& tensors) const;

@@ -7,12 +7,16 @@
 namespace perigee {
 namespace {
 
-constexpr int32_t kRounds = 4;
+// Over the inputs in an iteration, back to back: each round has produced rows of its own.
+constexpr int32_t kRounds = 2;
 constexpr char kTarget[] = "target";
+constexpr char kSource[] = "source";
 
 std::string PlanOf(ProducerPath path, int32_t input) {
   return absl::StrCat("plan_", PathFigure(path), input);
 }
+
+std::string PullPlan(int32_t input) { return absl::StrCat("plan_pull", input); }
 
 // One input's way. Where the program is ordered by waits, an operation waits for the one before it
 // unless it says otherwise.
@@ -83,6 +87,16 @@ class PathBuilder {
   ProgramBuilder& builder_;
 };
 
+v1::PrepareSourceOperation* AddPull(ProgramBuilder& builder, int32_t input) {
+  v1::PrepareSourceOperation* prepare = builder.Add()->mutable_prepare_source();
+  prepare->set_topk_experts(BenchRoutes(input));
+  prepare->set_source(kSource);
+  v1::MaterialiseOperation* materialise = builder.Add()->mutable_materialise();
+  materialise->set_source(kSource);
+  materialise->set_plan(PullPlan(input));
+  return prepare;
+}
+
 std::string ProducedName(int32_t index) { return absl::StrCat("produced", index); }
 
 }  // namespace
@@ -132,6 +146,40 @@ v1::Program ProducerCombineProgram(ProducerPath path, int32_t inputs) {
   for (int32_t input = 0; input < inputs; ++input) {
     paths.AddPath(input, ProducedName(input));
     paths.AddCombine(input);
+  }
+  return builder.Take().program;
+}
+
+std::string PullOutput(int32_t input) { return absl::StrCat("output_pull", input); }
+
+BenchProgram PullProgram(int32_t inputs) {
+  ProgramBuilder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    builder.AddBarrier();
+    AddPull(builder, input);
+    builder.Time("pull", 2);
+    builder.TimeOne("prepare_source", builder.program().operations_size() - 2);
+    builder.TimeOne("materialise", builder.program().operations_size() - 1);
+  }
+  return builder.Take();
+}
+
+BackToBackProgram BackToBackPull(int32_t inputs) {
+  ProgramBuilder builder;
+  const int32_t count = kRounds * inputs;
+  for (int32_t i = 0; i < count; ++i) AddPull(builder, i % inputs);
+  return {"pull_back_to_back", builder.Take().program, count};
+}
+
+v1::Program PullCombineProgram(int32_t inputs) {
+  ProgramBuilder builder;
+  for (int32_t input = 0; input < inputs; ++input) {
+    v1::PrepareSourceOperation* prepare = AddPull(builder, input);
+    prepare->set_hidden(BenchHidden(input));
+    prepare->set_route_weights(BenchWeights(input));
+    v1::CombineOperation* combine = builder.Add()->mutable_combine();
+    combine->set_plan(PullPlan(input));
+    combine->set_output(PullOutput(input));
   }
   return builder.Take().program;
 }

@@ -1,5 +1,6 @@
-// The programs of `perigee bench direct`: a producer's rows, up to where a dispatch has left them,
-// by each way there is.
+// The programs of `perigee bench direct` and `pull`: rows up to where a dispatch has left them, by
+// each way there is. Those of `direct` begin with the rows' producer, those of `pull` with rows
+// that are there.
 #ifndef PERIGEE_CLIENT_CLI_BENCH_PATH_PROGRAMS_H_
 #define PERIGEE_CLIENT_CLI_BENCH_PATH_PROGRAMS_H_
 
@@ -38,6 +39,14 @@ BenchProgram ProducerProgram(ProducerPath path, int32_t inputs);
 BackToBackProgram BackToBackProducer(ProducerPath path, int32_t inputs);
 // Each input once, and combined.
 v1::Program ProducerCombineProgram(ProducerPath path, int32_t inputs);
+
+// Each input's routes, its rows in the source shards already: prepare_source and materialise, which
+// are the figures' names, and both as "pull".
+BenchProgram PullProgram(int32_t inputs);
+BackToBackProgram BackToBackPull(int32_t inputs);
+// Each input once, its rows and weights stored in the source shards first, and combined.
+v1::Program PullCombineProgram(int32_t inputs);
+std::string PullOutput(int32_t input);
 
 }  // namespace perigee
 

@@ -63,11 +63,11 @@ TEST(PathPrograms, OverlappedTheProducerDoesNotWaitForTheRest) {
 TEST(PathPrograms, BackToBackHasNothingBetweenAndAnOutputForEach) {
   const BackToBackProgram program = BackToBackProducer(ProducerPath::kOrdinary, 2);
   EXPECT_EQ(program.name, "produce_dispatch_back_to_back");
-  EXPECT_EQ(program.count, 8);
-  ASSERT_EQ(program.program.operations_size(), 16);
-  EXPECT_EQ(program.program.operations(14).produce().output(), "produced7");
-  EXPECT_EQ(program.program.operations(14).produce().a(), "factor1");
-  EXPECT_EQ(BackToBackProducer(ProducerPath::kDirectOverlapped, 1).program.operations_size(), 16);
+  EXPECT_EQ(program.count, 4);
+  ASSERT_EQ(program.program.operations_size(), 8);
+  EXPECT_EQ(program.program.operations(6).produce().output(), "produced3");
+  EXPECT_EQ(program.program.operations(6).produce().a(), "factor1");
+  EXPECT_EQ(BackToBackProducer(ProducerPath::kDirectOverlapped, 1).program.operations_size(), 8);
 }
 
 TEST(PathPrograms, WhatIsCombinedHasItsPathsName) {
@@ -75,6 +75,33 @@ TEST(PathPrograms, WhatIsCombinedHasItsPathsName) {
   ASSERT_EQ(program.operations_size(), 10);
   EXPECT_EQ(program.operations(9).combine().output(), "output_direct1");
   EXPECT_EQ(program.operations(9).combine().plan(), program.operations(8).publish().plan());
+}
+
+TEST(PathPrograms, PullingLeavesRowsWhereTheyAre) {
+  const BenchProgram program = PullProgram(2);
+  ASSERT_EQ(program.program.operations_size(), 6);
+  EXPECT_TRUE(program.program.operations(3).has_barrier());
+  const v1::PrepareSourceOperation& prepare = program.program.operations(4).prepare_source();
+  EXPECT_EQ(prepare.topk_experts(), "topk_experts1");
+  EXPECT_EQ(prepare.hidden(), "");
+  EXPECT_EQ(prepare.route_weights(), "");
+  EXPECT_EQ(program.program.operations(5).materialise().source(), prepare.source());
+  ASSERT_EQ(program.timed.size(), 3u);
+  EXPECT_EQ(program.timed[0].name, "pull");
+  EXPECT_THAT(program.timed[0].operations, ElementsAre(ElementsAre(1, 2), ElementsAre(4, 5)));
+  EXPECT_EQ(program.timed[2].name, "materialise");
+  EXPECT_THAT(program.timed[2].operations, ElementsAre(ElementsAre(2), ElementsAre(5)));
+  EXPECT_EQ(BackToBackPull(2).program.operations_size(), 8);
+  EXPECT_EQ(BackToBackPull(2).count, 4);
+}
+
+TEST(PathPrograms, WhatIsCombinedAfterAPullWasStoredBefore) {
+  const v1::Program program = PullCombineProgram(2);
+  ASSERT_EQ(program.operations_size(), 6);
+  EXPECT_EQ(program.operations(3).prepare_source().hidden(), "hidden1");
+  EXPECT_EQ(program.operations(3).prepare_source().route_weights(), "route_weights1");
+  EXPECT_EQ(program.operations(5).combine().plan(), program.operations(4).materialise().plan());
+  EXPECT_EQ(program.operations(5).combine().output(), "output_pull1");
 }
 
 }  // namespace
