@@ -1,4 +1,5 @@
 // `perigee run moe-layer` with a cluster of its own: results, sizes, and what it refuses.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/lib/path_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device_info.h"
@@ -127,6 +129,55 @@ TEST_F(LayerRunTest, RowsComeFromTheirOwnersWithTheSameResult) {
   EXPECT_THAT(RunLayer(kLayerPath, {"--source", "--ranks", "2", "--slots", "0"}), Passes());
 }
 
+TEST_F(LayerRunTest, EveryPathGivesTheSameResult) {
+  for (const char* path : {"direct", "direct_overlapped", "pull"}) {
+    const Result result = RunLayer(kLayerPath, {"--path", path, "--ranks", "2"});
+    EXPECT_THAT(result, Passes());
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("Rows took path ", path, ": it was asked for")));
+  }
+}
+
+// Given a table that says so of this machine, this shape and these routes.
+TEST_F(LayerRunTest, APathIsChosenByMeasuredCosts) {
+  const std::string table_path = absl::StrCat(scratch(), "/paths.jsonl");
+  ASSERT_EQ(RunPerigee({"bench", "dispatch", "--shape", "S8,H16,K2,E4", "--iterations", "1",
+                        "--calibrate", table_path})
+                .status,
+            0);
+  auto table = PathTable::Read(table_path);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::vector<std::string> automatic = {"--ranks",      "2",        "--path", "auto",
+                                              "--path-table", table_path, "--json"};
+  Result result = RunLayer(kLayerPath, automatic);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto unknown = ParseJson(result.out).fields();
+  EXPECT_EQ(unknown.at("path").string_value(), "ordinary");
+  EXPECT_THAT(unknown.at("path_reason").string_value(), HasSubstr("1 are of this machine"));
+
+  PathCell cell = table->cells().at(0);
+  cell.shape.tokens = static_cast<int32_t>(unknown.at("tokens").number_value() / 2);
+  cell.shape.hidden = static_cast<int32_t>(unknown.at("hidden").number_value());
+  cell.shape.topk = static_cast<int32_t>(unknown.at("topk").number_value());
+  cell.shape.experts = static_cast<int32_t>(unknown.at("experts").number_value());
+  double most = 0, all = 0;
+  for (const auto& value : unknown.at("per_rank").list_value().values()) {
+    const double load = value.struct_value().fields().at("home_load").number_value();
+    most = std::max(most, load);
+    all += load;
+  }
+  cell.home_imbalance = most * 2 / all;
+  cell.costs.dispatch_us = 1000;
+  cell.costs.pull_us = 1;
+  table->Put(cell);
+  ASSERT_TRUE(table->Write(table_path).ok());
+  result = RunLayer(kLayerPath, automatic);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto known = ParseJson(result.out).fields();
+  EXPECT_EQ(known.at("path").string_value(), "pull");
+  EXPECT_THAT(known.at("path_reason").string_value(), HasSubstr("pull takes 1.0 us"));
+  EXPECT_EQ(known.at("result").string_value(), "PASS");
+}
+
 TEST_F(LayerRunTest, NothingIsClaimedWithoutAnExpectation) {
   LayerFile file = LayerFile::Random({}, 5);
   file.expected.clear();
@@ -194,6 +245,9 @@ TEST_F(LayerRunTest, WrongUseTakesFewLines) {
            {"run", "moe-layer", "--input", kLayerPath, "--address", "a:1", "--shared-gpu"},
            {"run", "moe-layer", "--input", kLayerPath, "--shared-gpu"},
            {"run", "moe-layer", "--input", kLayerPath, "--direct", "--source"},
+           {"run", "moe-layer", "--input", kLayerPath, "--path", "auto"},
+           {"run", "moe-layer", "--input", kLayerPath, "--path", "fast"},
+           {"run", "moe-layer", "--input", kLayerPath, "--path-table", "t"},
            {"run", "moe-layer", "--input", kLayerPath, "--memory-handle", "fd"},
            {"run", "moe-layer", "--input", kLayerPath, "--backend", "cuda", "--memory-handle", "x"},
        }) {

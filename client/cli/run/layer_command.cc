@@ -13,7 +13,7 @@
 #include "client/cli/output.h"
 #include "client/cli/run/layer_compare.h"
 #include "client/cli/run/layer_input.h"
-#include "client/cli/run/layer_program.h"
+#include "client/cli/run/layer_path.h"
 #include "client/cli/run/layer_report.h"
 #include "client/cli/run/layer_session.h"
 #include "client/cli/run/progress.h"
@@ -34,6 +34,8 @@ struct Settings {
   int32_t token_padding = kTokenPadding;
   std::string address;
   std::string on_loss = "fail";
+  std::string path = PathName(DispatchPath::kOrdinary);
+  std::string path_table;
   bool direct = false;
   bool source = false;
   std::string transport = "nvlink";
@@ -60,8 +62,13 @@ void Declare(Settings& settings, FlagSet& flags) {
   flags.Choice("on-loss", {"fail", "wait"},
                "what to do when a rank is lost: end, or go on in the group's next generation",
                &settings.on_loss);
-  flags.Boolean("direct", "publish rows directly instead of dispatching them", &settings.direct);
-  flags.Boolean("source", "leave rows with their owners: each rank fetches those that it computes",
+  flags.Choice("path", LayerPathNames(), "the path that rows take; auto: by measured costs",
+               &settings.path);
+  flags.Optional("path-table", "FILE", "of --path auto, as kept by 'perigee bench --calibrate'",
+                 &settings.path_table);
+  flags.Boolean("direct", "--path direct: publish rows directly instead of dispatching them",
+                &settings.direct);
+  flags.Boolean("source", "--path pull: leave rows with their owners, and each rank fetches",
                 &settings.source);
   flags.Boolean("json", "print the result as JSON", &settings.json);
 }
@@ -73,9 +80,18 @@ std::string Conflict(const FlagSet& flags, const Settings& settings, const std::
       return absl::StrCat("--", name, " is for a cluster of its own, not for one at an address");
     }
   }
-  if (settings.direct && settings.source) return "--direct and --source are both given";
-  if (settings.source && settings.transport == "nccl") {
-    return "--source needs ranks that read each other's memory, which --transport nccl has not";
+  if (settings.direct + settings.source + flags.given("path") > 1) {
+    return "--path, --direct and --source each name a path, expected one of them";
+  }
+  const bool pull = settings.source || settings.path == PathName(DispatchPath::kPull);
+  if (pull && settings.transport == "nccl") {
+    return "path pull needs ranks that read each other's memory, which --transport nccl has not";
+  }
+  if (settings.path == kAutoPath && settings.path_table.empty()) {
+    return "--path auto needs measured costs, expected --path-table";
+  }
+  if (settings.path != kAutoPath && flags.given("path-table")) {
+    return "--path-table is for --path auto";
   }
   return BackendFlagsConflict(flags, settings.cluster, settings.transport);
 }
@@ -105,6 +121,7 @@ RunLayerReport MakeReport(const Settings& settings, const LayerInput& input,
   report.slots = options.slots;
   report.token_padding = options.token_padding;
   report.iterations = options.iterations;
+  report.path = session.path();
   report.group = session.group();
   report.generations = session.generations();
   report.plans = session.monitor().plans();
@@ -142,6 +159,10 @@ int RunLayer(const std::vector<std::string>& args) {
   const std::string address = CoordinatorAddress(settings.address);
   const std::string conflict = Conflict(flags, settings, address);
   if (!conflict.empty()) return flags.WrongUse(conflict);
+  if (settings.direct) settings.path = PathName(DispatchPath::kDirect);
+  if (settings.source) settings.path = PathName(DispatchPath::kPull);
+  const auto path = ReadLayerPath(settings.path, settings.path_table);
+  if (!path.ok()) return PrintFailure(kName, path.status());
   auto input = LayerInput::Open(settings.input);
   if (!input.ok()) return PrintFailure(kName, input.status());
   RunLayerOptions options;
@@ -154,8 +175,7 @@ int RunLayer(const std::vector<std::string>& args) {
   options.token_padding = settings.token_padding;
   options.slots = settings.slots.value_or(input->experts() / options.ranks);
   options.wait_on_loss = settings.on_loss == "wait";
-  if (settings.direct) options.way = RowsWay::kDirect;
-  if (settings.source) options.way = RowsWay::kSource;
+  options.path = *path;
 
   SupervisorOptions own = settings.cluster;
   own.ranks = options.ranks;

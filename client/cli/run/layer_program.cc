@@ -15,7 +15,8 @@ void AddDispatch(v1::Program& program) {
   dispatch->set_plan(kPlan);
 }
 
-void AddPublication(v1::Program& program) {
+// overlapped: all that is not rows is sent beside them, in a program that is ordered by waits.
+void AddPublication(v1::Program& program, bool overlapped) {
   auto* prepare = program.add_operations()->mutable_prepare_dispatch();
   prepare->set_topk_experts(kTopkExpertsTensor);
   prepare->set_target(kTarget);
@@ -28,6 +29,11 @@ void AddPublication(v1::Program& program) {
   auto* publish = program.add_operations()->mutable_publish();
   publish->set_target(kTarget);
   publish->set_plan(kPlan);
+  if (!overlapped) return;
+  program.mutable_operations(1)->add_waits_for(0);
+  program.mutable_operations(2)->add_waits_for(0);
+  program.mutable_operations(3)->add_waits_for(1);
+  program.mutable_operations(3)->add_waits_for(2);
 }
 
 void AddSource(v1::Program& program) {
@@ -41,23 +47,34 @@ void AddSource(v1::Program& program) {
   materialise->set_plan(kPlan);
 }
 
-void AddRows(v1::Program& program, RowsWay way) {
-  switch (way) {
-    case RowsWay::kDispatch:
+void AddRows(v1::Program& program, DispatchPath path) {
+  switch (path) {
+    case DispatchPath::kOrdinary:
       return AddDispatch(program);
-    case RowsWay::kDirect:
-      return AddPublication(program);
-    case RowsWay::kSource:
+    case DispatchPath::kDirect:
+    case DispatchPath::kDirectOverlapped:
+      return AddPublication(program, path == DispatchPath::kDirectOverlapped);
+    case DispatchPath::kPull:
       return AddSource(program);
+  }
+}
+
+// Orders the program by waits, from `first` on by the list.
+void WaitInOrder(v1::Program& program, int first) {
+  program.set_ordered_by_waits(true);
+  for (int index = first; index < program.operations_size(); ++index) {
+    program.mutable_operations(index)->add_waits_for(index - 1);
   }
 }
 
 }  // namespace
 
-v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations, RowsWay way) {
+v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations,
+                         DispatchPath path) {
   v1::Program program;
   program.set_iterations(iterations);
-  AddRows(program, way);
+  AddRows(program, path);
+  const int rows = program.operations_size();
   auto* prefetch = program.add_operations()->mutable_prefetch_weights();
   prefetch->set_plan(kPlan);
   prefetch->set_layer(layer);
@@ -70,6 +87,7 @@ v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterat
   auto* combine = program.add_operations()->mutable_combine();
   combine->set_plan(kPlan);
   combine->set_output(kOutputTensor);
+  if (path == DispatchPath::kDirectOverlapped) WaitInOrder(program, rows);
   return program;
 }
 

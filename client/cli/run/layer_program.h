@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "client/lib/path_selector.h"
 #include "proto/v1/program.pb.h"
 
 namespace perigee {
@@ -13,17 +14,10 @@ inline constexpr const char* kTopkExpertsTensor = "topk_experts";
 inline constexpr const char* kRouteWeightsTensor = "route_weights";
 inline constexpr const char* kOutputTensor = "output";
 
-// How rows get to their experts.
-enum class RowsWay {
-  kDispatch,
-  kDirect,  // by direct publication
-  kSource,  // fetched from an owner-sharded source
-};
-
 // dispatch or what takes its place, prefetch_weights, run_experts with route weights, combine;
 // `iterations` times.
 v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations,
-                         RowsWay way = RowsWay::kDispatch);
+                         DispatchPath path = DispatchPath::kOrdinary);
 
 }  // namespace perigee
 

@@ -1,5 +1,7 @@
 #include "client/cli/run/layer_program.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace perigee {
@@ -18,7 +20,7 @@ TEST(LayerProgramTest, RunsTheWholeLayer) {
 
 TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
   const v1::Program dispatched = LayerProgram(2, 5, 7);
-  const v1::Program direct = LayerProgram(2, 5, 7, RowsWay::kDirect);
+  const v1::Program direct = LayerProgram(2, 5, 7, DispatchPath::kDirect);
   ASSERT_EQ(direct.operations_size(), 7);
   const v1::DispatchOperation& dispatch = dispatched.operations(0).dispatch();
   const std::string& target = direct.operations(0).prepare_dispatch().target();
@@ -34,7 +36,7 @@ TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
 
 TEST(LayerProgramTest, FetchesFromTheSourceWhereAsked) {
   const v1::Program dispatched = LayerProgram(2, 5, 7);
-  const v1::Program fetched = LayerProgram(2, 5, 7, RowsWay::kSource);
+  const v1::Program fetched = LayerProgram(2, 5, 7, DispatchPath::kPull);
   ASSERT_EQ(fetched.operations_size(), 5);
   const v1::DispatchOperation& dispatch = dispatched.operations(0).dispatch();
   const v1::PrepareSourceOperation& prepare = fetched.operations(0).prepare_source();
@@ -44,6 +46,21 @@ TEST(LayerProgramTest, FetchesFromTheSourceWhereAsked) {
   EXPECT_EQ(fetched.operations(1).materialise().source(), prepare.source());
   EXPECT_EQ(fetched.operations(1).materialise().plan(), dispatch.plan());
   EXPECT_EQ(fetched.operations(4).combine().plan(), dispatch.plan());
+}
+
+TEST(LayerProgramTest, OverlappedTheRowsDoNotWaitForTheRest) {
+  const v1::Program program = LayerProgram(2, 5, 7, DispatchPath::kDirectOverlapped);
+  ASSERT_EQ(program.operations_size(), 7);
+  EXPECT_TRUE(program.ordered_by_waits());
+  const auto waits = [&](int index) {
+    const auto& all = program.operations(index).waits_for();
+    return std::vector<int>(all.begin(), all.end());
+  };
+  EXPECT_EQ(waits(1), std::vector<int>({0}));
+  EXPECT_EQ(waits(2), std::vector<int>({0}));
+  EXPECT_EQ(waits(3), std::vector<int>({1, 2}));
+  EXPECT_EQ(waits(4), std::vector<int>({3}));
+  EXPECT_EQ(waits(6), std::vector<int>({5}));
 }
 
 }  // namespace

@@ -126,8 +126,9 @@ std::string RunLayerText(const RunLayerReport& report) {
       report.group.members_size(), " ranks (", report.group.backend(), " backend",
       report.group.transport() == "nccl" ? ", over NCCL" : "", "); ",
       FormatCount(report.iterations), report.iterations == 1 ? " iteration" : " iterations",
-      ", generation ", report.group.generation(), "\n\n", RankTable(report), "\n",
-      LoadLine(report.plans), "\n", PhaseTable(report), "\n", Verdict(report.comparison));
+      ", generation ", report.group.generation(), "\nRows took path ", PathName(report.path.path),
+      ": ", report.path.reason, ".\n\n", RankTable(report), "\n", LoadLine(report.plans), "\n",
+      PhaseTable(report), "\n", Verdict(report.comparison));
 }
 
 std::string RunLayerJson(const RunLayerReport& report) {
@@ -145,6 +146,8 @@ std::string RunLayerJson(const RunLayerReport& report) {
   json.Field("slots", report.slots);
   json.Field("token_padding", report.token_padding);
   json.Field("iterations", report.iterations);
+  json.Field("path", PathName(report.path.path));
+  json.Field("path_reason", report.path.reason);
   json.Field("group", report.group.name());
   json.ArrayField("generations", report.generations);
   WriteRanks(report, json);

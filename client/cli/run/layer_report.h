@@ -8,6 +8,7 @@
 
 #include "absl/types/optional.h"
 #include "client/cli/run/layer_compare.h"
+#include "client/lib/path_selector.h"
 #include "proto/v1/groups.pb.h"
 #include "proto/v1/program.pb.h"
 
@@ -23,6 +24,7 @@ struct RunLayerReport {
   int32_t slots = 0;
   int32_t token_padding = 0;
   int32_t iterations = 0;
+  PathChoice path;  // that the rows took
   v1::Group group;  // as it was last
   std::vector<uint64_t> generations;
   std::vector<v1::PlanSummary> plans;                     // [R]

@@ -26,6 +26,7 @@ RunLayerReport TwoRanks() {
   report.input = "layer.safetensors";
   report.tokens = 64;
   report.iterations = 2;
+  report.path = {DispatchPath::kDirect, "it was asked for"};
   report.group.set_backend("host");
   report.group.set_generation(3);
   for (int rank = 0; rank < 2; ++rank) {
@@ -50,6 +51,12 @@ TEST(RunLayerReportTest, PhasesNameTheSlowestRank) {
   EXPECT_EQ(phases[0].min_ns, 5);
   EXPECT_EQ(phases[0].max_ns, 45);
   EXPECT_TRUE(SummarizePhases({}).empty());
+}
+
+TEST(RunLayerReportTest, ThePathIsNamedWithItsReason) {
+  EXPECT_THAT(RunLayerText(TwoRanks()), HasSubstr("\nRows took path direct: it was asked for.\n"));
+  EXPECT_THAT(RunLayerJson(TwoRanks()), HasSubstr("\"path\": \"direct\""));
+  EXPECT_THAT(RunLayerJson(TwoRanks()), HasSubstr("\"path_reason\": \"it was asked for\""));
 }
 
 TEST(RunLayerReportTest, TheVerdictIsTheLastLine) {

@@ -71,6 +71,9 @@ absl::Status RunLayerSession::Create() {
       {.ranks = options_.ranks, .backend = options_.backend, .transport = options_.transport});
   if (!group.ok()) return group.status();
   group_ = *group;
+  const auto machine = MachineOf(client_, group_);
+  if (!machine.ok()) return machine.status();
+  path_ = ChooseLayerPath(options_.path, *machine, input_, options_.ranks);
   BufferOptions buffer;
   buffer.shape.set_tokens(static_cast<int32_t>(input_.tokens() / options_.ranks));
   buffer.shape.set_hidden(input_.hidden());
@@ -80,7 +83,7 @@ absl::Status RunLayerSession::Create() {
   buffer.shape.set_token_padding(options_.token_padding);
   buffer.shape.set_intermediate(input_.intermediate());
   buffer.shape.set_layers(kLayer + 1);
-  buffer.shape.set_source_storage(options_.way == RowsWay::kSource);
+  buffer.shape.set_source_storage(path_.path == DispatchPath::kPull);
   const auto created = client_.CreateBuffer(group_.name(), buffer);
   if (!created.ok()) {
     TellRanks(created.status());
@@ -122,7 +125,7 @@ int32_t RunLayerSession::IterationsLeft() const {
 }
 
 absl::Status RunLayerSession::Execute() {
-  const v1::Program program = LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), options_.way);
+  const v1::Program program = LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), path_.path);
   return client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
                                 [this](const v1::ExecuteProgramResponse& message) {
                                   monitor_.Update(message);

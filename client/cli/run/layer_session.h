@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/run/layer_input.h"
-#include "client/cli/run/layer_program.h"
+#include "client/cli/run/layer_path.h"
 #include "client/lib/client.h"
 #include "client/lib/program_monitor.h"
 #include "client/lib/tensor.h"
@@ -30,7 +30,7 @@ struct RunLayerOptions {
   int32_t token_padding = 128;
   int32_t slots = 0;
   bool wait_on_loss = false;
-  RowsWay way = RowsWay::kDispatch;
+  LayerPath path;
 };
 
 // What a run says while it goes on.
@@ -57,6 +57,7 @@ class RunLayerSession {
   // After a run that ended well.
   const std::vector<Tensor>& outputs() const { return outputs_; }  // [R] of [S, H] bf16
   const ProgramMonitor& monitor() const { return monitor_; }
+  const PathChoice& path() const { return path_; }
   const v1::Group& group() const { return group_; }                          // as it was last
   const std::vector<uint64_t>& generations() const { return generations_; }  // it ran in
 
@@ -78,6 +79,7 @@ class RunLayerSession {
   const RunLayerEvents events_;
   const std::stop_token stop_;
   v1::Group group_;
+  PathChoice path_;  // that the rows take
   std::string buffer_;
   ProgramMonitor monitor_;
   std::vector<Tensor> outputs_;
