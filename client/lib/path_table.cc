@@ -230,7 +230,10 @@ absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text) {
 
 absl::StatusOr<PathTable> PathTable::Read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read path table ", path));
+  if (!file) {
+    const int error = errno;
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot read path table ", path));
+  }
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   absl::StatusOr<PathTable> table = Parse(text);
   if (table.ok()) return table;
@@ -245,6 +248,9 @@ void PathTable::Put(const PathCell& cell) {
     cells_.push_back(cell);
     return;
   }
+  // Costs of other routes would be told as those of these. A table's text has six digits.
+  const double difference = std::abs(same->home_imbalance - cell.home_imbalance);
+  if (difference > 1e-5 * cell.home_imbalance) same->costs = PathCosts();
   same->home_imbalance = cell.home_imbalance;
   for (const CostField& field : kCosts) {
     if (cell.costs.*field.cost) same->costs.*field.cost = cell.costs.*field.cost;

@@ -109,7 +109,11 @@ RemoteSteps::Outcome RemoteSteps::Run(const RemoteRound& round,
   status = transfer([&](RankId rank) {
     return Read(rank, round, progress[rank.value].last_sequence(), arenas[rank.value]);
   });
-  if (!status.ok()) return TransferFailed(statuses);
+  if (!status.ok()) {
+    Outcome outcome = TransferFailed(statuses);
+    outcome.ran = true;
+    return outcome;
+  }
   const bool collective = !round.operation->has_run_experts() &&
                           !round.operation->has_prepare_publication() &&
                           !round.operation->has_store_rows();

@@ -32,6 +32,7 @@ absl::Status LaunchBeside(CudaRank& rank, const SendArguments& send) {
   if (!status.ok()) return status;
   const int error = LaunchSendRoutes(target, rank.view, send);
   if (status = LaunchStatus(rank, error, "prepare publication"); !status.ok()) return status;
+  rank.prepares_beside = true;
   return rank.preparation.end->Record(target.stream);
 }
 
@@ -50,7 +51,6 @@ absl::Status QueuePreparation(CudaRank& rank, const TargetPtr& handle, const flo
   if (beside) {
     status = LaunchBeside(rank, send);
     if (!status.ok()) rank.progress->Abort(-1, std::string(status.message()));
-    rank.prepares_beside = status.ok();
   } else {
     const int error = LaunchSendRoutes(rank.target(), rank.view, send);
     status = LaunchStatus(rank, error, "prepare publication");

@@ -40,7 +40,10 @@ TensorSpec OperationLauncher::SpecOf(const v1::Program& program, const OutputTen
   if (!output.readable_after) return output.spec;
   const v1::ProgramOperation& operation = program.operations(*output.readable_after);
   if (!operation.has_produce()) return output.spec;
-  const auto a = site_.tensors.Find(operation.produce().a());
+  absl::StatusOr<std::shared_ptr<StoredTensor>> a = site_.tensors.Find(operation.produce().a());
+  // What an operation before it writes is taken already.
+  const auto written = outputs_.find(operation.produce().a());
+  if (written != outputs_.end()) a = written->second;
   if (!a.ok() || (*a)->spec().shape[0] > site_.shape.geometry.tokens) return output.spec;
   return MakeTensorSpec(output.spec.dtype, {(*a)->spec().shape[0], output.spec.shape[1]});
 }

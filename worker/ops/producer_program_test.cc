@@ -53,6 +53,16 @@ TEST_F(ProducerProgramTest, WhatIsProducedIsDispatchedInEveryIteration) {
   EXPECT_EQ(outcome.progress.timings(0).count(), 2);
 }
 
+TEST_F(ProducerProgramTest, WhatIsProducedFromAProductHasItsRows) {
+  Write("c", v1::TENSOR_DTYPE_BFLOAT16, {8, 8});
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kProduce, R"(operations { produce { a: "y" b: "c" output: "z" } } iterations: 2)"));
+  EXPECT_EQ(outcome.status.code(), 0) << outcome.status.message();
+  const auto output = tensors_.Find("z");
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_EQ(Describe((*output)->spec()), "bfloat16 [3, 8]");
+}
+
 TEST_F(ProducerProgramTest, MetadataRunsBesideTheProducerWhereItDoesNotWait) {
   path_->set_queues();
   EXPECT_EQ(Run(kDirect).status.code(), 0);

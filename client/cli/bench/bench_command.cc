@@ -82,11 +82,12 @@ int BenchOn(const std::string& address, LocalCluster* own_cluster, int interrupt
     if (!deleted.ok()) Tell(absl::StrCat("the group was not removed: ", deleted.message()));
   }
   if (!measured.ok()) return Fail(measured);
-  if (!given.calibrate.empty() && result.passes()) {
-    if (const absl::Status kept = Calibrate(given.calibrate, result); !kept.ok()) return Fail(kept);
-  }
+  // First: a table that cannot be written does not cost what was measured.
   const int printed = PrintResult(given.json ? BenchJson(result) : BenchText(result));
-  return result.passes() ? printed : kFailed;
+  if (!result.passes()) return kFailed;
+  if (given.calibrate.empty()) return printed;
+  const absl::Status kept = Calibrate(given.calibrate, result);
+  return kept.ok() ? printed : Fail(kept);
 }
 
 int BenchOnOwnCluster(int interrupt_fd, const BenchFlags& given, const BenchRequest& request) {

@@ -47,7 +47,7 @@ struct OperationResult {
 struct ShapeResult {
   BenchShape shape;
   CopyTimes copy;
-  double home_imbalance = 1;  // of the routes of input 0 (HomeImbalanceOf)
+  double home_imbalance = 1;  // of the routes, mean of the inputs (HomeImbalanceOf)
   std::vector<OperationResult> operations;
   // Combined tokens compared with a slow computation of the same, and elements that differed.
   int64_t checked_tokens = 0;

@@ -71,7 +71,11 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
   if (!plan.ok()) return plan.status();
   bench.plan = *std::move(plan);
 
-  bench.result.home_imbalance = HomeImbalanceOf(bench.routes[0], shape.experts, options_.ranks);
+  bench.result.home_imbalance = 0;
+  for (const std::vector<int32_t>& routes : bench.routes) {
+    bench.result.home_imbalance += HomeImbalanceOf(routes, shape.experts, options_.ranks) /
+                                   static_cast<double>(bench.routes.size());
+  }
 
   absl::Status status = CreateBuffer(bench);
   if (!status.ok()) return status;

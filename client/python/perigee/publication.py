@@ -56,13 +56,16 @@ class PreparedPublication:
         """Whether it has been given to publish."""
         return self._used
 
-    def use_for(self, buffer):
-        """The target's number; the second time a PerigeeError. The other ranks need not know."""
+    def number_for(self, buffer):
+        """The target's number; a PerigeeError where it has been used. The other ranks need not know."""
         number = self.target.number_for(buffer)
         if self._used:
             raise _refusal("PERMISSION_DENIED", "SPENT", self.target, buffer)
-        self._used = True
         return number
+
+    def note_used(self):
+        """Its publish has been submitted."""
+        self._used = True
 
 
 def _refusal(code_name, reason, target, buffer):
@@ -136,12 +139,14 @@ class DirectPublication:
         stream has been given; waits for every rank's. Once for a PreparedPublication, whose token is
         spent whatever becomes of it. Returns what dispatch returns."""
         self._begin(stream)
-        number = prepared.use_for(self)
+        number = prepared.number_for(self)
         copies_weights = prepared.has_weights and not router_weights_zero_copy
         self._await_users({"rows"})
         rows, row_weights, finish = self._results(zero_copy, copies_weights)
         uses = set() if zero_copy and not copies_weights else {"rows"}
         event = self._submit(uses, finish, "perigee_publish", number)
+        # Not before: what fails up to here has left the publication as it was.
+        prepared.note_used()
         target = prepared.target
         results = (rows, row_weights if prepared.has_weights else None, target.cu_seqlens, target.plan)
         return self._end(event, async_finish, results, results + (event,))
