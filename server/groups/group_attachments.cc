@@ -41,6 +41,7 @@ void GroupAttachments::Issue(const TicketWanted& event) {
   *serve.mutable_life() = ToWire(kAttachTicketLife);
   serve.set_first_sequence(period.first_sequence);
   attachment.round = context_.SendToRank(event.rank, std::move(command));
+  if (period.leaver) TellOfLeaver(id, attachment, *period.leaver);
 }
 
 absl::Status GroupAttachments::Check(const TicketWanted& event) const {
@@ -138,7 +139,7 @@ void GroupAttachments::Close(uint64_t id, const v1::CommandResult& result) {
     EndPeriod(attachment.buffer, absl::StrCat("the client of ", Describe(attachment.rank),
                                               " has gone: ", end.reason()));
   } else if (end.attached() && !failed) {
-    TellOfLeaver(attachment, end.last_sequence());
+    NoteLeaver(attachment, end.last_sequence());
   }
   const bool any = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& entry) {
     return entry.second.buffer == attachment.buffer;
@@ -148,18 +149,28 @@ void GroupAttachments::Close(uint64_t id, const v1::CommandResult& result) {
   periods_.erase(attachment.buffer);
 }
 
-// The other clients of its buffer may go on alone, but not wait for it.
-void GroupAttachments::TellOfLeaver(const Attachment& leaver, uint64_t last_sequence) {
+// The other clients of its buffer, those that come later among them, may go on alone, but not wait
+// for it.
+void GroupAttachments::NoteLeaver(const Attachment& gone, uint64_t last_sequence) {
+  absl::optional<Leaver>& leaver = periods_.at(gone.buffer).leaver;
+  if (leaver && leaver->last_sequence <= last_sequence) return;
+  leaver = Leaver{gone.rank, last_sequence};
   for (const auto& [id, attachment] : attachments_) {
-    if (attachment.buffer != leaver.buffer || attachment.ending) continue;
-    v1::WorkerCommand command;
-    v1::EndClientCommand& end = *command.mutable_end_client();
-    end.set_attachment_id(id);
-    end.set_reason(absl::StrCat("the client of ", Describe(leaver.rank), " has left"));
-    end.set_beyond_only(true);
-    end.set_last_sequence(last_sequence);
-    context_.SendTo(attachment.rank, std::move(command));
+    if (attachment.buffer == gone.buffer && !attachment.ending) {
+      TellOfLeaver(id, attachment, *leaver);
+    }
   }
+}
+
+void GroupAttachments::TellOfLeaver(uint64_t id, const Attachment& attachment,
+                                    const Leaver& leaver) {
+  v1::WorkerCommand command;
+  v1::EndClientCommand& end = *command.mutable_end_client();
+  end.set_attachment_id(id);
+  end.set_reason(absl::StrCat("the client of ", Describe(leaver.rank), " has left"));
+  end.set_beyond_only(true);
+  end.set_last_sequence(leaver.last_sequence);
+  context_.SendTo(attachment.rank, std::move(command));
 }
 
 void GroupAttachments::End(Attachment& attachment, uint64_t id, const std::string& why) {

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "server/groups/command_round.h"
 #include "server/groups/group_buffers.h"
 #include "server/groups/group_context.h"
@@ -68,15 +69,22 @@ class GroupAttachments {
     int32_t pid = 0;  // once it is attached
     absl::Time attach_time;
   };
+  // A client that left in good order: it takes part in nothing behind this sequence.
+  struct Leaver {
+    int32_t rank = 0;
+    uint64_t last_sequence = 0;
+  };
   struct Period {
     uint64_t first_sequence = 0;
-    uint64_t last_sequence = 0;  // that was used; first_sequence - 1: none
-    std::set<int32_t> ranks;     // that were attached
-    std::string ending;          // why it ends; empty: it does not
+    uint64_t last_sequence = 0;     // that was used; first_sequence - 1: none
+    std::set<int32_t> ranks;        // that were attached
+    std::string ending;             // why it ends; empty: it does not
+    absl::optional<Leaver> leaver;  // the first in order of sequences
   };
 
   absl::Status Check(const TicketWanted& event) const;
-  void TellOfLeaver(const Attachment& leaver, uint64_t last_sequence);
+  void NoteLeaver(const Attachment& leaver, uint64_t last_sequence);
+  void TellOfLeaver(uint64_t id, const Attachment& attachment, const Leaver& leaver);
   void End(Attachment& attachment, uint64_t id, const std::string& why);
   void EndPeriod(const std::string& buffer, const std::string& why);
   // The attachment is over; its worker's last word.

@@ -247,11 +247,21 @@ TEST_F(GroupAttachmentsTest, GivenAClientThatLeavesThenTheOthersAreNotToWaitForI
   EXPECT_TRUE(end.beyond_only());
   EXPECT_EQ(end.last_sequence(), 4u);
   EXPECT_EQ(end.reason(), "the client of rank 0 (workers/w0) has left");
+  // Nor is one that comes later.
+  Want(9, 2);
+  const SendCommand late = TakeServe();
+  const auto late_told = group_.Take(Kind::kEndClient);
+  ASSERT_EQ(late_told.size(), 1u);
+  EXPECT_EQ(late_told[0].worker, late.worker);
+  EXPECT_EQ(late_told[0].command.end_client().attachment_id(),
+            late.command.serve_client().attachment_id());
+  EXPECT_TRUE(late_told[0].command.end_client().beyond_only());
+  EXPECT_EQ(late_told[0].command.end_client().last_sequence(), 4u);
   // It may be ended all the same.
   group_.Do(GroupDrained{8, false});
   group_.Wait(kDrainTimeout);
   const auto ends = group_.Take(Kind::kEndClient);
-  ASSERT_EQ(ends.size(), 2u);
+  ASSERT_EQ(ends.size(), 3u);
   EXPECT_FALSE(ends[0].command.end_client().beyond_only());
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/owner_source.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/early_end_fixture.h"
+#include "tests/contract/kept_arrays.h"
 
 namespace perigee {
 namespace {
@@ -29,11 +30,12 @@ class SourceLifetimesTest : public EarlyEndTest {
   OwnerSource& owner(int32_t rank) { return *group_->path(rank).source(); }
 
   absl::StatusOr<SourcePtr> PrepareOn(int32_t rank, Sequence sequence, bool stores = true) {
-    const DeviceArray<int32_t> routes(backend(rank), inputs_[rank].topk_experts);
-    const DeviceArray<BFloat16> hidden(backend(rank), inputs_[rank].hidden);
-    const DeviceArray<float> weights(backend(rank), inputs_[rank].route_weights);
-    SourceInput input = {routes.data(), inputs_[rank].token_count};
-    if (stores) input = {routes.data(), input.token_count, hidden.data(), weights.data()};
+    const RankInput& rows = inputs_[rank];
+    SourceInput input = {kept_.Add(backend(rank), rows.topk_experts), rows.token_count};
+    if (stores) {
+      input.hidden = kept_.Add(backend(rank), rows.hidden);
+      input.route_weights = kept_.Add(backend(rank), rows.route_weights);
+    }
     return owner(rank).PrepareSource(sequence, input);
   }
   // All ranks.
@@ -66,6 +68,8 @@ class SourceLifetimesTest : public EarlyEndTest {
     return absl::StrCat("{rank 0, buffer 3, generation 7, sequence ", source->tag().sequence.value,
                         "}");
   }
+
+  KeptArrays kept_;
 };
 
 TEST_P(SourceLifetimesTest, AViewIsMaterialisedAsOftenAsWantedAndItsRowsDieAsAnyOthers) {

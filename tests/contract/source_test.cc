@@ -14,6 +14,7 @@
 #include "tests/contract/contract_backends.h"
 #include "tests/contract/device_array.h"
 #include "tests/contract/forwarding_backend.h"
+#include "tests/contract/kept_arrays.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/same_results.h"
 #include "tests/contract/test_data.h"
@@ -69,13 +70,10 @@ class SourceContractTest : public ContractTest {
 
   absl::StatusOr<SourcePtr> PrepareOn(RankGroup& group, int32_t rank, Sequence sequence,
                                       const RankInput& input, Owner owner) {
-    const DeviceArray<int32_t> routes(backend(rank), input.topk_experts);
-    const DeviceArray<BFloat16> hidden(backend(rank), input.hidden);
-    const DeviceArray<float> weights(backend(rank), input.route_weights);
-    SourceInput in = {routes.data(), input.token_count};
+    SourceInput in = {kept_.Add(backend(rank), input.topk_experts), input.token_count};
     if (owner == Owner::kStores) {
-      in.hidden = hidden.data();
-      in.route_weights = weights.data();
+      in.hidden = kept_.Add(backend(rank), input.hidden);
+      in.route_weights = kept_.Add(backend(rank), input.route_weights);
     } else {
       WriteInPlace(group, rank, input);
     }
@@ -124,6 +122,7 @@ class SourceContractTest : public ContractTest {
       WriteInPlace(group, rank, spoilt);
       return result.status;
     });
+    kept_.Clear();
     return results;
   }
 
@@ -138,6 +137,7 @@ class SourceContractTest : public ContractTest {
   }
 
   std::mt19937_64 random_;
+  KeptArrays kept_;
 };
 
 // 500 of them where a dispatch has 300.
