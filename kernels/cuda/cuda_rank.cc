@@ -37,7 +37,7 @@ struct RankMemory {
     memory.state = walk.Place<PathState>(1);
     memory.grid = walk.Place<GridWords>(1);
     memory.own_sums = walk.Place<uint64_t>(own_beside ? geometry.tokens : 0);
-    memory.bad_slots = walk.Place<uint32_t>(geometry.slots);
+    memory.bad_slots = walk.Place<uint32_t>(geometry.slots + 1);
     const int64_t rows = has_source ? geometry.logical_rows() : 0;
     memory.sources = walk.Place<SourceShardView>(has_source ? geometry.ranks : 0);
     memory.origins = walk.Place<int32_t>(rows);

@@ -88,7 +88,7 @@ struct CudaRank : RankShape {
   std::unique_ptr<Progress> progress;
   PathView view;
   PlanningScratch scratch;
-  uint32_t* bad_slots = nullptr;  // [B] in `memory`, of prefetches
+  uint32_t* bad_slots = nullptr;  // [B + 1] in `memory`, of prefetches
   SourceLists source_lists;       // likewise, where there is a source
   std::deque<QueuedOperation> queued;
   uint32_t told = 0;  // operations that are not queued any more, modulo 2^32

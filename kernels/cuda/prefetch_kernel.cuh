@@ -74,17 +74,40 @@ __device__ inline void CloseSlots(const PathView& path, const OperationMark& mar
   }
 }
 
-// Of LaunchFillSlots. Where a later dispatch has told of itself since, a failure of this one has
-// stopped the path.
-__device__ inline bool HasPlan(const PathView& path, uint64_t made_by) {
-  if (Stopped(path)) return false;
-  return made_by == 0 || LoadAcquire(&path.grid->planned) != PlannedWord(made_by, false);
+// Of LaunchFillSlots, which runs beside operations that may stop the path at any moment: whether it
+// fills slots is decided once, ahead of its copies, and kept behind the words of the slots.
+__device__ inline uint32_t* FillWord(const PathView& path, uint32_t* bad_slots) {
+  return bad_slots + path.geometry.slots;
+}
+__device__ inline bool Fills(const PathView& path, const OperationMark& mark, uint32_t* bad_slots) {
+  return __ldcg(FillWord(path, bad_slots)) == BadMark(mark);
+}
+
+// One block. Where a later dispatch has told of itself since, a failure of this one has stopped the
+// path.
+__global__ void __launch_bounds__(kSlotThreads)
+    BeginFillKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
+                    const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
+  __shared__ bool fills;
+  if (threadIdx.x == 0) {
+    const bool has_plan =
+        made_by == 0 || LoadAcquire(&path.grid->planned) != PlannedWord(made_by, false);
+    fills = has_plan && !Stopped(path);
+  }
+  __syncthreads();
+  if (!fills) return;
+  for (auto slot = static_cast<int32_t>(threadIdx.x); slot < path.geometry.slots;
+       slot += kSlotThreads) {
+    const int32_t expert = ExpertInSlot(plan, path.geometry, path.rank, slot);
+    if (expert >= 0) *SlotTagAt(weights, slot) = SlotTag();
+  }
+  if (threadIdx.x == 0) *FillWord(path, bad_slots) = BadMark(mark);
 }
 
 __global__ void __launch_bounds__(kSlotThreads)
-    CloseSlotsKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
-                     const __grid_constant__ WeightsView weights, const uint32_t* bad_slots) {
-  if (HasPlan(path, made_by)) CloseSlots(path, mark, plan, weights, bad_slots);
+    CloseSlotsKernel(PathView path, OperationMark mark, PlanView plan,
+                     const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
+  if (Fills(path, mark, bad_slots)) CloseSlots(path, mark, plan, weights, bad_slots);
 }
 
 // Scales that are no whole vectors, which are few.
@@ -121,9 +144,9 @@ __device__ inline void CopySlots(const PathView& path, const OperationMark& mark
 }
 
 __global__ void __launch_bounds__(kCopyThreads, 1)
-    CopySlotsKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
+    CopySlotsKernel(PathView path, OperationMark mark, PlanView plan,
                     const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
-  if (HasPlan(path, made_by)) CopySlots(path, mark, plan, weights, bad_slots);
+  if (Fills(path, mark, bad_slots)) CopySlots(path, mark, plan, weights, bad_slots);
 }
 
 // One thread, behind the exit barrier.

@@ -16,10 +16,11 @@ int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const Opera
 int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                     uint64_t made_by, const PlanView& plan, const WeightsView& weights,
                     uint32_t* bad_slots) {
-  CopySlotsKernel<<<target.sms, kCopyThreads, SlotStages::kSharedBytes, target.stream>>>(
-      path, mark, made_by, plan, weights, bad_slots);
-  CloseSlotsKernel<<<1, kSlotThreads, 0, target.stream>>>(path, mark, made_by, plan, weights,
-                                                          bad_slots);
+  cudaStream_t stream = target.stream;
+  BeginFillKernel<<<1, kSlotThreads, 0, stream>>>(path, mark, made_by, plan, weights, bad_slots);
+  CopySlotsKernel<<<target.sms, kCopyThreads, SlotStages::kSharedBytes, stream>>>(
+      path, mark, plan, weights, bad_slots);
+  CloseSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, mark, plan, weights, bad_slots);
   return cudaGetLastError();
 }
 
@@ -32,7 +33,8 @@ int LaunchReportStaleSlot(const LaunchTarget& target, const PathView& path,
 int LoadPrefetchKernels() {
   const int error = AllowSharedMemory(SlotStages::kSharedBytes, PrefetchKernel, CopySlotsKernel);
   if (error != 0) return error;
-  return LoadKernels(PrefetchKernel, CopySlotsKernel, CloseSlotsKernel, ReportStaleSlotKernel);
+  return LoadKernels(PrefetchKernel, BeginFillKernel, CopySlotsKernel, CloseSlotsKernel,
+                     ReportStaleSlotKernel);
 }
 
 }  // namespace perigee

@@ -12,8 +12,8 @@
 
 namespace perigee {
 
-// Entry barrier, LaunchFillSlots, exit barrier and LaunchReportStaleSlot. bad_slots [B] is the
-// prefetches' own, zero at first.
+// Entry barrier, LaunchFillSlots, exit barrier and LaunchReportStaleSlot. bad_slots [B + 1]
+// is the prefetches' own, zero at first.
 int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                    const EntryArguments& entry, const PlanView& plan, const WeightsView& weights,
                    uint32_t* bad_slots);

@@ -126,15 +126,16 @@ absl::Status QueuePrefetchBeside(CudaRank& rank, Sequence sequence, const PlanPt
   const bool with_plan = IsBeingMade(rank, *prefetch->plan);
   absl::Status status =
       QueueEntry(rank, prefetch->descriptor, 0, QueuedPrefetch(prefetch->mark, weights));
+  // Noted first: whatever reaches the lane is waited for.
+  rank.beside = PrefetchBeside{sequence, prefetch->plan, {weights.layer, weights.version}};
   if (status.ok()) status = BeginBeside(rank, *prefetch->plan, with_plan);
-  if (status.ok())
+  if (status.ok()) {
     status = FillSlotsBeside(rank, prefetch->mark, *prefetch->plan, weights, with_plan);
+  }
   if (!status.ok()) {
     rank.progress->Abort(-1, std::string(status.message()));
     return status;
   }
-  rank.beside =
-      PrefetchBeside{sequence, std::move(prefetch->plan), {weights.layer, weights.version}};
   // Orders nothing of the copies: what is entered behind the join does.
   return QueueExit(rank);
 }

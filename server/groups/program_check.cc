@@ -75,7 +75,20 @@ absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
     check.Named("plan", operation.plan());
   }
   check.MayBeNamed("saved_plan", operation.saved_plan());
+  check.MayBeNamed("rows_output", operation.rows_output());
+  check.MayBeNamed("row_weights_output", operation.row_weights_output());
   return check.status();
+}
+
+absl::Status CheckCombine(int index, const v1::CombineOperation& combine,
+                          const v1::BufferShape& shape) {
+  return OperationCheck(index, "combine", shape)
+      .Named("plan", combine.plan())
+      .Named("output", combine.output())
+      .MayBeNamed("route_weights_output", combine.route_weights_output())
+      .MayBeNamed("rows", combine.rows())
+      .MayBeNamed("row_weights", combine.row_weights())
+      .status();
 }
 
 // Of the steps of a direct publication.
@@ -155,14 +168,8 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
           .HasWeights(run.layer(), run.weights_version())
           .status();
     }
-    case v1::ProgramOperation::kCombine: {
-      const auto& combine = operation.combine();
-      return OperationCheck(index, "combine", shape)
-          .Named("plan", combine.plan())
-          .Named("output", combine.output())
-          .MayBeNamed("route_weights_output", combine.route_weights_output())
-          .status();
-    }
+    case v1::ProgramOperation::kCombine:
+      return CheckCombine(index, operation.combine(), shape);
     case v1::ProgramOperation::kReduceGradients:
       return OperationCheck(index, "reduce_gradients", shape)
           .Named("plan", operation.reduce_gradients().plan())

@@ -229,6 +229,51 @@ TEST_P(QueuedContractTest, WhatIsQueuedBehindAFailureIsDeclined) {
   }));
 }
 
+// Nothing is copied beside a dispatch that makes no plan, nor where a peer declines the prefetch.
+TEST_P(QueuedContractTest, APrefetchBesideWhatFailsTouchesNoSlotAndEnds) {
+  for (const bool bad_route : {true, false}) {
+    RankGroup group(queueing_backends(), Options());
+    ExpertStore store(queueing_backends(), geometry_, kShape, GetParam().own_mappings);
+    store.Load(0, 1, experts_);
+    const int32_t bad_rank = geometry_.ranks - 1;
+    std::vector<RankInput> inputs = inputs_;
+    if (bad_route) inputs[bad_rank].topk_experts[7] = geometry_.experts;
+    const Sequence dispatch = group.NextSequence();
+    const Sequence prefetch = group.NextSequence();
+    const std::vector<absl::Status> statuses = group.OnAll([&](int32_t rank) {
+      DataPath& path = group.path(rank);
+      const DeviceArray<BFloat16> hidden(backend(rank), inputs[rank].hidden);
+      const DeviceArray<int32_t> topk_experts(backend(rank), inputs[rank].topk_experts);
+      const DispatchInput in = {hidden.data(), topk_experts.data(), nullptr, kTokens};
+      const absl::StatusOr<PlanPtr> plan = path.Dispatch(dispatch, in, {});
+      if (!plan.ok()) return plan.status();
+      if (!bad_route && rank == bad_rank) {
+        absl::Status status = path.Decline(prefetch);
+        return status.ok() ? path.Synchronize() : status;
+      }
+      absl::Status status =
+          path.PrefetchWeightsBeside(prefetch, *plan, store.WeightsOf(rank, 0, 1));
+      if (status.ok()) status = path.Join();
+      return status.ok() ? path.Synchronize() : status;
+    });
+    for (int32_t rank = 0; rank < geometry_.ranks; ++rank) {
+      const bool declines = !bad_route && rank == bad_rank;
+      EXPECT_EQ(statuses[rank].ok(), declines) << statuses[rank];
+      if (!bad_route) continue;  // copies may have begun when a peer declines
+      for (int32_t slot = 0; slot < geometry_.slots; ++slot) {
+        EXPECT_EQ(store.tag(rank, slot).version, 0u) << "rank " << rank << " slot " << slot;
+      }
+    }
+    // Where the call tells of it, nothing is queued behind.
+    const bool called = group.path(0).queues() || !bad_route;
+    const Sequence next = called ? group.NextSequence() : prefetch;
+    ExpectOk(group.OnAll([&](int32_t rank) {
+      absl::Status status = group.path(rank).Barrier(next);
+      return status.ok() ? group.path(rank).Synchronize() : status;
+    }));
+  }
+}
+
 TEST_P(QueuedContractTest, MarksTimeWhatLiesBetweenThem) {
   RankGroup group(queueing_backends(), Options());
   if (!group.path(0).queues()) GTEST_SKIP() << "this backend queues nothing: callers time it";
