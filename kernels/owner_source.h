@@ -66,7 +66,8 @@ class SourceHandle {
   // Complete when PrepareSource has ended, whether rows are materialised or not. Outlives the view.
   virtual const PlanPtr& plan() const = 0;
   // For a consumer that accesses source shards in the ways of `needed`. INVALID_ARGUMENT, naming
-  // the rank, what its mapping allows and what is needed, where it allows less.
+  // the rank, what its mapping allows and what is needed, where it allows less. Whether the view
+  // lives is not looked at: what a dead one's addresses hold is another's.
   absl::StatusOr<const SourceView*> Take(AccessSet needed) const {
     const absl::Status status = CheckAccess("the source shard", view().access, needed);
     if (!status.ok()) return status;
