@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +16,7 @@
 #include "kernels/layout/abi.h"
 #include "proto/support/random.h"
 #include "tests/testing/fake_clock.h"
+#include "tests/testing/open_descriptors.h"
 #include "worker/attach/attach_server.h"
 #include "worker/testing/fake_backend.h"
 #include "worker/testing/scratch_directory.h"
@@ -132,14 +132,6 @@ class AttachTest : public ::testing::Test {
     EXPECT_TRUE(buffer().Enter().ok());
   }
   SessionBuffer& buffer() { return **session_->FindBuffer(kBuffer); }
-  static int OpenDescriptors() {
-    int count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      (void)entry;
-      ++count;
-    }
-    return count;
-  }
 
   template <typename Event>
   void Note(std::vector<Event>& events, const Event& event) {
