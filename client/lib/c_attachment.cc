@@ -16,27 +16,28 @@ namespace {
 
 constexpr size_t kMemoryBytesOfVersion1 = offsetof(perigee_memory, kind);
 
-// A failure on the way to the worker: where that is the end of the attachment, all that the worker
-// has told about it.
-int TellLost(LocalClient& client, const absl::Status& status, perigee_error* error) {
-  if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) {
-    return TellStatus(status, error);
+// The number that it will have: nothing else is submitted in between.
+int AddToProgram(perigee_attachment& attachment, const LocalOperation& operation, uint64_t* command,
+                 perigee_error* error) {
+  std::vector<LocalOperation>& program = *attachment.program;
+  if (program.size() == kCommandSlots) {
+    return TellStatus(absl::ResourceExhaustedError(absl::StrCat(
+                          "the program has ", kCommandSlots, " commands, as many as there can be")),
+                      error);
   }
-  const absl::optional<LocalCompletion> end = client.End();
-  return end.has_value() ? TellCompletion(*end, error) : TellStatus(status, error);
+  *command = attachment.client->next_command() + program.size();
+  program.push_back(operation);
+  return TellStatus(absl::OkStatus(), error);
 }
 
 int Submit(perigee_attachment* attachment, const LocalOperation& operation, uint64_t* command,
            perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
   if (command == nullptr) return TellNull("command", error);
-  LocalClient& client = *attachment->client;
-  const absl::optional<CUstream_st*> followed = attachment->followed;
+  if (attachment->program) return AddToProgram(*attachment, operation, command, error);
   const absl::StatusOr<uint64_t> submitted =
-      followed ? client.SubmitBehind(*followed, operation) : client.Submit(operation);
-  // What was not handed over leaves the stream to be followed by what is handed over next.
+      HandOver(*attachment, absl::MakeConstSpan(&operation, 1));
   if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
-  attachment->followed.reset();
   *command = *submitted;
   return TellStatus(absl::OkStatus(), error);
 }
@@ -138,6 +139,26 @@ absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
 }
 
 }  // namespace
+
+int TellLost(LocalClient& client, const absl::Status& status, perigee_error* error) {
+  if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) {
+    return TellStatus(status, error);
+  }
+  const absl::optional<LocalCompletion> end = client.End();
+  return end.has_value() ? TellCompletion(*end, error) : TellStatus(status, error);
+}
+
+absl::StatusOr<uint64_t> HandOver(perigee_attachment& attachment,
+                                  absl::Span<const LocalOperation> operations) {
+  LocalClient& client = *attachment.client;
+  absl::StatusOr<uint64_t> first =
+      attachment.followed ? client.SubmitProgramBehind(*attachment.followed, operations)
+                          : client.SubmitProgram(operations);
+  // What was not handed over leaves the stream to be followed by what is handed over next.
+  if (first.ok()) attachment.followed.reset();
+  return first;
+}
+
 }  // namespace perigee
 
 using perigee::LocalPlanId;

@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "client/lib/local_client.h"
 #include "client/lib/perigee.h"
 #include "kernels/device/event.h"
@@ -17,6 +21,20 @@ struct perigee_attachment {
   bool gradients = false;
   absl::optional<CUstream_st*> followed;  // by the next command
   std::unique_ptr<perigee::Event> mark;   // of perigee_mark_stream, once there is one
+  // Between perigee_begin_program and its end: what is to be handed over together.
+  absl::optional<std::vector<perigee::LocalOperation>> program;
 };
+
+namespace perigee {
+
+// A failure on the way to the worker: where that is the end of the attachment, all that the worker
+// has told about it.
+int TellLost(LocalClient& client, const absl::Status& status, perigee_error* error);
+// To the worker, all or none, behind the stream that is followed, if one is; the number of the
+// first.
+absl::StatusOr<uint64_t> HandOver(perigee_attachment& attachment,
+                                  absl::Span<const LocalOperation> operations);
+
+}  // namespace perigee
 
 #endif  // PERIGEE_CLIENT_LIB_C_ATTACHMENT_H_

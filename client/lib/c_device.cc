@@ -71,8 +71,13 @@ using perigee::TellStatus;
 
 int perigee_follow_stream(perigee_attachment* attachment, void* stream, perigee_error* error) {
   const absl::StatusOr<int> device = DeviceOf(attachment);
-  if (device.ok()) attachment->followed = StreamOf(stream);
-  return TellStatus(device.status(), error);
+  if (!device.ok()) return TellStatus(device.status(), error);
+  if (attachment->program && attachment->followed && *attachment->followed != StreamOf(stream)) {
+    return TellStatus(absl::FailedPreconditionError("the program follows another stream already"),
+                      error);
+  }
+  attachment->followed = StreamOf(stream);
+  return TellStatus(absl::OkStatus(), error);
 }
 
 int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t command,

@@ -4,17 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
+#include "proto/local/command_room.h"
 
 namespace perigee {
 
-absl::StatusOr<uint64_t> CommandQueue::Submit(const LocalOperation& operation) {
+absl::StatusOr<uint64_t> CommandQueue::SubmitProgram(absl::Span<const LocalOperation> operations) {
   if (end_) return end_->status;
-  if (submitted_ - completed_ == kCommandSlots) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kCommandSlots, " commands are under way, which is all there can be"));
+  const absl::Status status = CheckRoom(operations.size(), submitted_ - completed_, completed_);
+  if (!status.ok()) return status;
+  const uint64_t first = submitted_;
+  for (const LocalOperation& operation : operations) {
+    operations_[submitted_++ % kCommandSlots] = operation;
   }
-  operations_[submitted_ % kCommandSlots] = operation;
-  return submitted_++;
+  return first;
 }
 
 const LocalOperation* CommandQueue::head() const {

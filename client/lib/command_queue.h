@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "proto/local/command_page.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
@@ -18,8 +19,8 @@ namespace perigee {
 
 class CommandQueue {
  public:
-  // Its position. RESOURCE_EXHAUSTED: kCommandSlots commands are under way; else it has ended.
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation);
+  // All of them or none: the position of the first. Errors: CheckRoom; else it has ended.
+  absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations);
   // The first command under way, or null.
   const LocalOperation* head() const;
   // How the head ended; position and kind are filled in here. There is a head.

@@ -224,9 +224,9 @@ RankSlots LocalClient::slots() const {
   return {weights_, WeightsLayout::Slots(weights_, geometry_.slots), shared_.slots.data()};
 }
 
-absl::StatusOr<uint64_t> LocalClient::Submit(const LocalOperation& operation) {
+absl::StatusOr<uint64_t> LocalClient::SubmitProgram(absl::Span<const LocalOperation> operations) {
   if (!socket_) return absl::FailedPreconditionError("this client has detached");
-  return producer_->Submit(operation);
+  return producer_->SubmitProgram(operations);
 }
 
 absl::StatusOr<StreamLink*> LocalClient::Link() {
@@ -244,11 +244,11 @@ absl::StatusOr<StreamLink*> LocalClient::Link() {
   return link_.get();
 }
 
-absl::StatusOr<uint64_t> LocalClient::SubmitBehind(CUstream_st* stream,
-                                                   const LocalOperation& operation) {
+absl::StatusOr<uint64_t> LocalClient::SubmitProgramBehind(
+    CUstream_st* stream, absl::Span<const LocalOperation> operations) {
   const absl::StatusOr<StreamLink*> link = Link();
   if (!link.ok()) return link.status();
-  return (*link)->SubmitBehind(stream, *producer_, operation);
+  return (*link)->SubmitBehind(stream, *producer_, operations);
 }
 
 absl::Status LocalClient::MakeWait(CUstream_st* stream, uint64_t command) {

@@ -66,6 +66,8 @@ class LocalClient final : public RankClient {
   Generation generation() const override { return generation_; }
   // Of the next collective operation.
   Sequence next_sequence() const { return producer_->next_sequence(); }
+  // The number of the next command.
+  uint64_t next_command() const { return producer_->submitted(); }
 
   // The GPU that all memory below is of, but for the page of commands; none: the host.
   const absl::optional<SharedDevice>& device() const { return shared_.device; }
@@ -99,12 +101,12 @@ class LocalClient final : public RankClient {
             slots(),
             device() ? device()->index : -1};
   }
-  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
-                                        const LocalOperation& operation) override;
+  absl::StatusOr<uint64_t> SubmitProgramBehind(
+      CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
   absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
 
   // As RankClient has it; where it is over, UNAVAILABLE: the worker has gone.
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
+  absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) override;
   absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override;
   absl::optional<LocalCompletion> End() override { return producer_->End(); }
 

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 4
+#define PERIGEE_API_VERSION 5
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -321,6 +321,22 @@ int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* 
 // of it then.
 int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                     perigee_error* error);
+
+// Programs, since version 5: commands that are handed over together, as those of a step are. What
+// is given between begin and submit is kept; each command has its number at once, which nobody can
+// wait for yet. A stream that is followed meanwhile is followed by the first of them; there is one.
+
+// FAILED_PRECONDITION: one has begun already.
+int perigee_begin_program(perigee_attachment* attachment, perigee_error* error);
+// Hands all of it to the worker, which is woken once, or nothing, whatever becomes of this process.
+// The commands run in their order, each as if it had been given alone: one that fails does not hold
+// up those behind it, which are refused where they need what it would have made.
+// RESOURCE_EXHAUSTED: there is not room for all of them yet. After a failure the program is as it
+// was.
+int perigee_submit_program(perigee_attachment* attachment, perigee_error* error);
+// Forgets it: no command of it runs, and their numbers are given again. Nothing where none has
+// begun.
+int perigee_drop_program(perigee_attachment* attachment, perigee_error* error);
 
 // Waits until a command has ended, and returns how: its failure is the call's. duration_ns, which
 // may be NULL: how long the worker took. DEADLINE_EXCEEDED with the reason UNDER_WAY: it has not

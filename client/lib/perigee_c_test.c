@@ -85,6 +85,9 @@ static void refuses_attachments_that_are_none(void) {
       perigee_copy(NULL, NULL, &memory, &memory, 0, &error),
       perigee_stream_done(NULL, NULL, &done, &error),
       perigee_allocate(NULL, 1, &address, &error),
+      perigee_begin_program(NULL, &error),
+      perigee_submit_program(NULL, &error),
+      perigee_drop_program(NULL, &error),
       perigee_wait(NULL, 0, 0, NULL, &error),
   };
   for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); ++i) {

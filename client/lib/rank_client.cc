@@ -16,7 +16,8 @@ absl::StatusOr<LocalCompletion> RankClient::Run(const LocalOperation& operation,
   return Wait(*command, timeout);
 }
 
-absl::StatusOr<uint64_t> RankClient::SubmitBehind(CUstream_st*, const LocalOperation&) {
+absl::StatusOr<uint64_t> RankClient::SubmitProgramBehind(CUstream_st*,
+                                                         absl::Span<const LocalOperation>) {
   return NoDeviceHasIt();
 }
 

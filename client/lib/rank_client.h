@@ -111,7 +111,14 @@ class RankClient {
   // Its number, for Wait; they ascend from 0. Does not wait for anything. RESOURCE_EXHAUSTED:
   // kCommandSlots commands are under way; FAILED_PRECONDITION: detached. Else the way to the rank
   // is over, and this is why. Nothing was submitted then.
-  virtual absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) = 0;
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) {
+    return SubmitProgram(absl::MakeConstSpan(&operation, 1));
+  }
+  // Submits a list, as a step has it, at once: all of it or nothing, whatever becomes of this
+  // process. They run in their order, each as if it were submitted alone: one that fails does not
+  // hold up those behind it, which are refused where they need what it would have made. The number
+  // of the first. Errors as Submit; INVALID_ARGUMENT: none, or more than kCommandSlots.
+  virtual absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) = 0;
   // How it ended. DEADLINE_EXCEEDED: it is still under way; OUT_OF_RANGE: no such command, or more
   // than kCommandSlots have followed it; FAILED_PRECONDITION: detached; else the way to the rank is
   // over, and this is why: no command that has not ended will.
@@ -120,8 +127,12 @@ class RankClient {
   // it when all that has ended, without this thread's waiting. Where it has not in half the
   // operations' timeout, the command ends with DEADLINE_EXCEEDED. FAILED_PRECONDITION: the memory
   // is no device's.
-  virtual absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
-                                                const LocalOperation& operation);
+  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream, const LocalOperation& operation) {
+    return SubmitProgramBehind(stream, absl::MakeConstSpan(&operation, 1));
+  }
+  // SubmitProgram likewise: the first waits for the stream, the others for those before them.
+  virtual absl::StatusOr<uint64_t> SubmitProgramBehind(CUstream_st* stream,
+                                                       absl::Span<const LocalOperation> operations);
   // What `stream` is given from here on waits until the command has ended, well or not, or the way
   // to the rank has. Errors as SubmitBehind.
   virtual absl::Status MakeWait(CUstream_st* stream, uint64_t command);

@@ -32,7 +32,7 @@ class RemoteGroup {
   Generation generation() const { return generation_; }
   const ClientArenaView& arena(RankId rank) const { return arenas_[rank.value]; }
 
-  absl::StatusOr<uint64_t> Submit(RankId rank, const LocalOperation& operation);
+  absl::StatusOr<uint64_t> SubmitProgram(RankId rank, absl::Span<const LocalOperation> operations);
   absl::StatusOr<LocalCompletion> Wait(RankId rank, uint64_t command, absl::Duration timeout);
   absl::optional<LocalCompletion> End(RankId rank);
 
@@ -96,11 +96,12 @@ RemoteGroup::~RemoteGroup() {
   thread_.join();
 }
 
-absl::StatusOr<uint64_t> RemoteGroup::Submit(RankId rank, const LocalOperation& operation) {
+absl::StatusOr<uint64_t> RemoteGroup::SubmitProgram(RankId rank,
+                                                    absl::Span<const LocalOperation> operations) {
   std::lock_guard<std::mutex> lock(mutex_);
   CommandQueue& queue = queues_[rank.value];
   if (queue.head() == nullptr) since_[rank.value] = options_.clock->Monotonic();
-  absl::StatusOr<uint64_t> command = queue.Submit(operation);
+  absl::StatusOr<uint64_t> command = queue.SubmitProgram(operations);
   submitted_.notify_all();
   return command;
 }
@@ -233,9 +234,9 @@ class RemoteRank final : public RankClient {
     return ArenaMemory(geometry(), hidden_size(), group_->arena(rank_));
   }
 
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override {
+  absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) override {
     if (detached_) return Detached();
-    return group_->Submit(rank_, operation);
+    return group_->SubmitProgram(rank_, operations);
   }
   absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override {
     if (detached_) return Detached();

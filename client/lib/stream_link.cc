@@ -43,9 +43,11 @@ void StreamLink::LetGo() {
   SetDone(page_, kDoneForGood);
 }
 
-absl::StatusOr<uint64_t> StreamLink::SubmitBehind(CUstream_st* stream, CommandProducer& producer,
-                                                  const LocalOperation& operation) const {
-  const absl::StatusOr<uint64_t> command = producer.Submit(operation, /*awaits_inputs=*/true);
+absl::StatusOr<uint64_t> StreamLink::SubmitBehind(
+    CUstream_st* stream, CommandProducer& producer,
+    absl::Span<const LocalOperation> operations) const {
+  const absl::StatusOr<uint64_t> command =
+      producer.SubmitProgram(operations, /*awaits_inputs=*/true);
   if (!command.ok()) return command;
   absl::Status status =
       words_->WriteOnStream(stream, &ReadyWord(page_, *command), ReadyValue(*command));

@@ -31,10 +31,11 @@ class StreamLink {
   StreamLink(const StreamLink&) = delete;
   StreamLink& operator=(const StreamLink&) = delete;
 
-  // The operation is begun when all that the stream has been given so far has ended. The command's
-  // number; errors as CommandProducer::Submit, and where the stream cannot be used.
+  // The first operation is begun when all that the stream has been given so far has ended. Its
+  // command's number; errors as CommandProducer::SubmitProgram, and where the stream cannot be
+  // used.
   absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream, CommandProducer& producer,
-                                        const LocalOperation& operation) const;
+                                        absl::Span<const LocalOperation> operations) const;
   // What the stream is given from here on waits for the command's end.
   absl::Status AwaitCommand(CUstream_st* stream, uint64_t command) const;
   // No stream waits from here on. The connection is not looked at any more. Idempotent.

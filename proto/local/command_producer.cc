@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/shared_words.h"
+#include "proto/local/command_room.h"
 #include "proto/local/doorbell.h"
 #include "proto/local/spin_budget.h"
 
@@ -50,28 +51,34 @@ absl::optional<LocalCompletion> CommandProducer::End() {
   return *std::move(why);
 }
 
-absl::StatusOr<uint64_t> CommandProducer::Submit(const LocalOperation& operation,
-                                                 bool awaits_inputs) {
+absl::StatusOr<uint64_t> CommandProducer::SubmitProgram(absl::Span<const LocalOperation> operations,
+                                                        bool awaits_inputs) {
   absl::Status status = Ended();
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> completed = Completed();
   if (!completed.ok()) return completed.status();
-  if (submitted_ - *completed >= kCommandSlots) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(kCommandSlots, " commands are under way, as many as there can be; wait for ",
-                     "command ", *completed));
+  status = CheckRoom(operations.size(), submitted_ - *completed, *completed);
+  if (!status.ok()) return status;
+  const uint64_t first = submitted_;
+  for (const LocalOperation& operation : operations) {
+    Write(submitted_++, operation, awaits_inputs);
+    awaits_inputs = false;
   }
+  StoreCount(page_.client, submitted_);
+  RingIfAsleep(page_.client, page_.worker);
+  return first;
+}
+
+void CommandProducer::Write(uint64_t position, const LocalOperation& operation,
+                            bool awaits_inputs) {
   CommandEntry entry = EncodeCommand({next_sequence_, operation, awaits_inputs}, generation_);
-  entry.position = submitted_;
+  entry.position = position;
   if (const auto* prepare = std::get_if<LocalPreparePublication>(&operation);
       prepare != nullptr && prepare->token) {
-    StoreShared(page_.tokens[submitted_ % kCommandSlots], TokenEntry{*prepare->token});
+    StoreShared(page_.tokens[position % kCommandSlots], TokenEntry{*prepare->token});
   }
-  StoreShared(page_.entries[submitted_ % kCommandSlots], entry);
-  StoreCount(page_.client, submitted_ + 1);
+  StoreShared(page_.entries[position % kCommandSlots], entry);
   if (TakesSequence(entry)) next_sequence_ = next_sequence_.Next();
-  RingIfAsleep(page_.client, page_.worker);
-  return submitted_++;
 }
 
 absl::StatusOr<absl::optional<LocalCompletion>> CommandProducer::Poll(uint64_t position) {

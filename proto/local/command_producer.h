@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "proto/local/command_page.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
@@ -41,7 +42,14 @@ class CommandProducer {
   // page's first_sequence. Never blocks. RESOURCE_EXHAUSTED: kCommandSlots commands are under way;
   // else, the attachment is over and this is why. Refused then, and nothing was submitted.
   // awaits_inputs: the worker begins it when the page's ready word of this position is there.
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation, bool awaits_inputs = false);
+  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation, bool awaits_inputs = false) {
+    return SubmitProgram(absl::MakeConstSpan(&operation, 1), awaits_inputs);
+  }
+  // The same of several at once: the worker finds all of them in the page, or none, and is woken
+  // once. The position of the first; awaits_inputs is about that one. RESOURCE_EXHAUSTED: fewer
+  // places are free; INVALID_ARGUMENT: there is none, or more than kCommandSlots.
+  absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations,
+                                         bool awaits_inputs = false);
 
   // How the command at `position` ended; none while it has not. An error is about the way there,
   // not about the command: OUT_OF_RANGE, nothing was submitted there yet or its record has been
@@ -60,6 +68,8 @@ class CommandProducer {
   Sequence next_sequence() const { return next_sequence_; }
 
  private:
+  // Into its place in the page, where the worker does not look yet.
+  void Write(uint64_t position, const LocalOperation& operation, bool awaits_inputs);
   // Commands completed. DATA_LOSS: a count that cannot be.
   absl::StatusOr<uint64_t> Completed();
   // Not OK once the worker has ended the attachment.

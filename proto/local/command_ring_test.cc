@@ -118,6 +118,46 @@ TEST_F(CommandRingTest, IsBounded) {
   EXPECT_EQ(Submit(), kCommandSlots);
 }
 
+TEST_F(CommandRingTest, AProgramIsThereWholeOrNotAtAll) {
+  std::mt19937_64 random(RingTestSeed());
+  CommandLimits limits = kTestLimits;
+  for (int round = 0; round < 200; ++round) {
+    const size_t before = random() % kCommandSlots;
+    for (size_t i = 0; i < before; ++i) Submit();
+    std::vector<LocalOperation> program(1 + random() % kCommandSlots);
+    for (LocalOperation& operation : program) operation = RandomCommand(random).operation;
+    const bool fits = before + program.size() <= kCommandSlots;
+    const Sequence sequence = producer_.next_sequence();
+    const bool awaits_inputs = random() % 2 == 0;
+    const absl::StatusOr<uint64_t> first = producer_.SubmitProgram(program, awaits_inputs);
+    EXPECT_EQ(first.ok(), fits) << first.status();
+    if (!fits) {
+      EXPECT_EQ(first.status().code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_EQ(producer_.next_sequence(), sequence);
+      program.clear();
+    }
+    for (size_t i = 0; i < before + program.size(); ++i) {
+      const absl::StatusOr<CommandEntry> entry = consumer_.Next(kLong);
+      ASSERT_TRUE(entry.ok()) << entry.status();
+      if (i >= before) {
+        EXPECT_EQ(entry->position, *first + i - before);
+        const absl::StatusOr<LocalCommand> command =
+            DecodeCommand(*entry, limits, consumer_.TokenOf(*entry));
+        ASSERT_TRUE(command.ok()) << command.status();
+        EXPECT_EQ(command->operation, program[i - before]);
+        EXPECT_EQ(command->awaits_inputs, awaits_inputs && i == before);
+        if (TakesSequence(*entry)) limits.next_sequence = limits.next_sequence.Next();
+      }
+      consumer_.Complete(LocalCompletion());
+    }
+    EXPECT_FALSE(consumer_.TryNext()->has_value());
+    EXPECT_EQ(producer_.next_sequence(), limits.next_sequence);
+  }
+  EXPECT_EQ(producer_.SubmitProgram({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(producer_.SubmitProgram(std::vector<LocalOperation>(kCommandSlots + 1)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(CommandRingTest, ACompletionIsReadableUntilItsRecordIsUsedAgain) {
   for (uint32_t i = 0; i <= kCommandSlots; ++i) {
     EXPECT_TRUE(i == 0 || producer_.Poll(0)->has_value());

@@ -41,30 +41,45 @@ TEST_P(RankClientTest, ALayerIsTheReferencesOnEveryRank) {
   }
 }
 
-// A whole step is on its way before the first wait, from one thread for all ranks.
-TEST_P(RankClientTest, OperationsRunInTheOrderOfTheirSubmission) {
-  std::vector<uint64_t> last(kRanks);
-  for (int32_t rank = 0; rank < kRanks; ++rank) {
-    const int32_t tokens = WriteTokensOf(rank);
-    const uint64_t version = ClientCluster::kVersion;
-    for (const LocalOperation& operation : std::vector<LocalOperation>{
-             LocalDispatch{kPlan, tokens, true}, LocalPrefetchWeights{kPlan, 0, version},
-             LocalEmpty{}, LocalRunExperts{kPlan, 0, version, true}, LocalCombine{kPlan, true}}) {
-      const auto command = clients_[rank]->Submit(operation);
-      ASSERT_TRUE(command.ok()) << command.status();
-      last[rank] = *command;
+// A whole step is on its way before the first wait, from one thread for all ranks: one by one, then
+// together. One of its operations is refused, alone.
+TEST_P(RankClientTest, OperationsRunInTheOrderOfTheirSubmissionAndEndEachByItself) {
+  for (const bool together : {false, true}) {
+    std::vector<uint64_t> first(kRanks);
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      const uint64_t version = ClientCluster::kVersion;
+      const LocalPlanId unknown(kPlan.value + 1);
+      const std::vector<LocalOperation> step = {
+          LocalDispatch{kPlan, WriteTokensOf(rank), true}, LocalPrefetchWeights{kPlan, 0, version},
+          LocalRunExperts{unknown, 0, version, true},      LocalEmpty{},
+          LocalRunExperts{kPlan, 0, version, true},        LocalCombine{kPlan, true}};
+      auto submitted =
+          together ? clients_[rank]->SubmitProgram(step) : clients_[rank]->Submit(step[0]);
+      ASSERT_TRUE(submitted.ok()) << submitted.status();
+      first[rank] = *submitted;
+      for (size_t i = 1; !together && i < step.size(); ++i) {
+        submitted = clients_[rank]->Submit(step[i]);
+        ASSERT_TRUE(submitted.ok()) << submitted.status();
+        EXPECT_EQ(*submitted, first[rank] + i);
+      }
     }
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      for (uint64_t i = 0; i < 6; ++i) {
+        const auto done = clients_[rank]->Wait(first[rank] + i, kLong);
+        ASSERT_TRUE(done.ok()) << done.status();
+        EXPECT_EQ(done->status.ok(), i != 2) << i << ": " << done->status;
+        EXPECT_EQ(done->position, first[rank] + i);
+      }
+      const RankMemory memory = clients_[rank]->memory();
+      const std::string bytes = BytesOf(memory, memory.output);
+      EXPECT_LE(RelativeError(BFloat16Values(bytes), layer_.ExpectedOutput(rank)), 2e-3);
+    }
+    layer_ = SmallLayer(kRanks, random_());
+    cluster_->LoadWeights(layer_);
   }
-  for (int32_t rank = 0; rank < kRanks; ++rank) {
-    for (uint64_t command = last[rank] - 4; command <= last[rank]; ++command) {
-      const auto done = clients_[rank]->Wait(command, kLong);
-      ASSERT_TRUE(done.ok()) << done.status();
-      EXPECT_TRUE(done->status.ok()) << done->status;
-      EXPECT_EQ(done->position, command);
-    }
-    const RankMemory memory = clients_[rank]->memory();
-    const std::string bytes = BytesOf(memory, memory.output);
-    EXPECT_LE(RelativeError(BFloat16Values(bytes), layer_.ExpectedOutput(rank)), 2e-3);
+  for (const size_t count : {size_t{0}, size_t{kCommandSlots + 1}}) {
+    EXPECT_EQ(clients_[0]->SubmitProgram(std::vector<LocalOperation>(count)).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

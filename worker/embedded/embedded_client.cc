@@ -100,9 +100,10 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> EmbeddedClient::Submit(const LocalOperation& operation) {
+absl::StatusOr<uint64_t> EmbeddedClient::SubmitProgram(
+    absl::Span<const LocalOperation> operations) {
   if (!attachment_) return absl::FailedPreconditionError("this client has detached");
-  return producer_->Submit(operation);
+  return producer_->SubmitProgram(operations);
 }
 
 absl::StatusOr<StreamLink*> EmbeddedClient::Link() {
@@ -117,13 +118,13 @@ absl::StatusOr<StreamLink*> EmbeddedClient::Link() {
   return stream_link_.get();
 }
 
-absl::StatusOr<uint64_t> EmbeddedClient::SubmitBehind(CUstream_st* stream,
-                                                      const LocalOperation& operation) {
+absl::StatusOr<uint64_t> EmbeddedClient::SubmitProgramBehind(
+    CUstream_st* stream, absl::Span<const LocalOperation> operations) {
   if (!attachment_) return absl::FailedPreconditionError("this client has detached");
-  if (!device_) return RankClient::SubmitBehind(stream, operation);
+  if (!device_) return RankClient::SubmitProgramBehind(stream, operations);
   const absl::StatusOr<StreamLink*> link = Link();
   if (!link.ok()) return link.status();
-  return (*link)->SubmitBehind(stream, *producer_, operation);
+  return (*link)->SubmitBehind(stream, *producer_, operations);
 }
 
 absl::Status EmbeddedClient::MakeWait(CUstream_st* stream, uint64_t command) {

@@ -48,11 +48,11 @@ class EmbeddedClient final : public RankClient {
   Generation generation() const override { return identity_.generation; }
   RankMemory memory() const override { return memory_; }
 
-  absl::StatusOr<uint64_t> Submit(const LocalOperation& operation) override;
+  absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) override;
   absl::StatusOr<LocalCompletion> Wait(uint64_t command, absl::Duration timeout) override;
   absl::optional<LocalCompletion> End() override;
-  absl::StatusOr<uint64_t> SubmitBehind(CUstream_st* stream,
-                                        const LocalOperation& operation) override;
+  absl::StatusOr<uint64_t> SubmitProgramBehind(
+      CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
   absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
   absl::Status Detach() override;
 

@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 4
+API_VERSION = 5
 NAME_BYTES = 256
 TOKEN_BYTES = 96
 
@@ -112,6 +112,9 @@ _SIGNATURES = {
     "perigee_prepare_publication": [c_void_p, c_uint64, c_int32, c_char_p, _NEW_COMMAND],
     "perigee_store_rows": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_publish": [c_void_p, c_uint64, _NEW_COMMAND],
+    "perigee_begin_program": [c_void_p],
+    "perigee_submit_program": [c_void_p],
+    "perigee_drop_program": [c_void_p],
     "perigee_follow_stream": [c_void_p, c_void_p],
     "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
     "perigee_mark_stream": [c_void_p, c_void_p],

@@ -11,13 +11,14 @@ from perigee._host_arrays import HostArrays
 from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
+from perigee.program import Programs
 from perigee.publication import DirectPublication
 
 # Of the 64 commands whose ends the worker keeps.
 _MOST_UNDER_WAY = 48
 
 
-class Buffer(HostArrays, DirectPublication):
+class Buffer(HostArrays, DirectPublication, Programs):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
@@ -58,6 +59,7 @@ class Buffer(HostArrays, DirectPublication):
         self._under_way = collections.deque()
         self._released = collections.deque()  # numbers of plans that nobody has any more
         self._numbers = itertools.count(1)
+        self._program = None  # the events of one that has begun
         self._map(self._attachment.memory)
 
     def _map(self, memory):
@@ -318,10 +320,14 @@ class Buffer(HostArrays, DirectPublication):
             raise ValueError(f"{self.name}, rank {self.rank}, has been destroyed")
 
     def _submit(self, uses, finish, name, *arguments):
+        if self._program is None:
+            self._tell_released()
+        return self._hand_over(name, *arguments, uses=frozenset(uses), finish=finish)
+
+    def _tell_released(self):
         # Of a dispatch that failed there is no plan, and nobody to tell.
         while self._released:
             self._hand_over("perigee_release_plan", self._released.popleft(), quiet=True)
-        return self._hand_over(name, *arguments, uses=frozenset(uses), finish=finish)
 
     def _hand_over(self, name, *arguments, **options):
         while len(self._under_way) >= _MOST_UNDER_WAY:
@@ -329,11 +335,15 @@ class Buffer(HostArrays, DirectPublication):
         self._before_command()
         event = self._new_event(self._attachment.submit(name, *arguments), **options)
         self._under_way.append(event)
+        if self._program is not None:
+            event.kept = True
+            self._program.append(event)
         return event
 
     def _await_first(self):
         """A failure that nobody has been told of yet is told here."""
         event = self._under_way[0]
+        event.check_handed_over()
         try:
             if not event.told:
                 event.wait()

@@ -29,6 +29,7 @@ class DeviceEvent(Event):
 
     def synchronize(self):
         """Blocks until the operation has ended; PerigeeError where it failed, every time."""
+        self.check_handed_over()
         if not self.over:
             self._await(self._timeout)
         if self._error is not None:
@@ -119,6 +120,7 @@ class DeviceBuffer(Buffer):
         self._join_one(event)
 
     def _join_one(self, event):
+        event.check_handed_over()
         if self._stream in event.streams:
             return
         event.streams.add(self._stream)
@@ -146,6 +148,7 @@ class DeviceBuffer(Buffer):
 
     def _await_first(self):
         event = self._under_way[0]
+        event.check_handed_over()
         self.join(event, self._stream)
         try:
             if not event.told:

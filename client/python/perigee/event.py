@@ -22,6 +22,7 @@ class Event:
         # A weak reference to what waits for the operations before this one: their arrays are to hold
         # their values, too.
         self._await_earlier = await_earlier
+        self.kept = False  # its program has not been handed over
         self.over = False  # whether it is known to have ended, well or not
         self.told = False  # wait() has raised its failure
         self.uses = uses  # memory that nobody may write before this event is over
@@ -30,6 +31,7 @@ class Event:
     def wait(self):
         """Blocks until the operation has ended; PerigeeError where it failed, every time, or where one
         before it has and nobody has been told."""
+        self.check_handed_over()
         await_earlier = self._await_earlier and self._await_earlier()
         if await_earlier:
             await_earlier(self)
@@ -41,13 +43,24 @@ class Event:
 
     def done(self):
         """Whether it has ended, well or not; never blocks."""
-        if not self.over:
+        if not self.over and not self.kept:
             try:
                 self._await(0)
             except PerigeeError as error:
                 if error.reason != UNDER_WAY:
                     raise
         return self.over
+
+    def check_handed_over(self):
+        """ValueError: it is one of a program that is being put together."""
+        if self.kept:
+            raise ValueError("an operation of a program is wanted to have ended before the program is "
+                             "handed over: within program() calls have async_finish=True, and pass on "
+                             "with zero_copy and plans what they leave")
+
+    def drop(self, error):
+        """Its program was not handed over."""
+        self.kept, self.over, self._error, self._finish = False, True, error, None
 
     def _await(self, timeout):
         try:

@@ -1,0 +1,141 @@
+"""The attachment of a worker on a GPU, and torch, for device_buffer_test.py: device memory is this
+process's, and streams do at once what they are given."""
+
+import contextlib
+import ctypes
+import types
+
+import numpy
+
+from perigee._library import MEMORY_CUDA, MemoryStruct, PerigeeError
+
+S, H, K, E, B, R, NVS = 4, 8, 2, 4, 1, 1, 12
+PLAN = {"dst": S * K, "cu_seqlens": E + B, "zero_fill_ranges": 2 * (E + B),
+        "experts_to_copy": R * B, "load": R, "home_load": R}
+
+
+class Array:
+    """On the fake device."""
+
+    def __init__(self, values):
+        self.values = numpy.ascontiguousarray(values)
+        typestr = {"uint16": "<u2", "float32": "<f4", "int32": "<i4"}[str(self.values.dtype)]
+        self.__cuda_array_interface__ = {"shape": self.values.shape, "typestr": typestr,
+                                         "data": (self.values.ctypes.data, False), "version": 3}
+
+
+class FakeAttachment:
+    """One rank whose commands end when the test says so; `log` has what was asked for, in order."""
+
+    def __init__(self, cluster, name, rank):
+        del cluster, name, rank
+        self.handle, self.log, self.ended, self.failures = "handle", [], 0, {}
+        self.commands = 0
+        self.left = False
+        self.arrays = {
+            "input_tokens": numpy.zeros((S, H), numpy.uint16),
+            "input_routes": numpy.zeros((S, K), numpy.int32),
+            "input_route_weights": numpy.zeros((S, K), numpy.float32),
+            "output_tokens": numpy.full((S, H), 5, numpy.uint16),
+            "output_route_weights": numpy.full((S, K), 6, numpy.float32),
+            "shard_rows": numpy.full((NVS, H), 7, numpy.uint16),
+            "shard_route_weights": numpy.full((NVS,), 8, numpy.float32)}
+        self.sums = [[numpy.full((count,) + shape, count, numpy.float32)
+                      for shape in ((H, 3), (H, 3), (3, H))] for count in (E // R, B)]
+        region = numpy.arange(sum(PLAN.values()), dtype=numpy.int32)
+        for field, count in PLAN.items():
+            self.arrays[f"plan_{field}"], region = region[:count], region[count:]
+        self.memory = MemoryStruct(kind=MEMORY_CUDA, device=0, device_uuid=b"GPU-x", tokens=S,
+                                   hidden=H, topk=K, experts=E, slots=B, ranks=R, rows=NVS)
+
+    def address(self, field):
+        return self.arrays[field].ctypes.data
+
+    def name_of(self, address):
+        for name, array in self.arrays.items():
+            if array.ctypes.data <= address < array.ctypes.data + max(1, array.nbytes):
+                return name
+        return "caller's"
+
+    def submit(self, name, *arguments):
+        del arguments
+        self.log.append(name.removeprefix("perigee_"))
+        self.commands += 1
+        return self.commands - 1
+
+    def wait(self, command, timeout):
+        if command >= self.ended:
+            if timeout > 0:
+                self.ended = command + 1
+            else:
+                raise PerigeeError("DEADLINE_EXCEEDED", "", "UNDER_WAY")
+        if command in self.failures:
+            raise self.failures[command]
+        return 1e-6
+
+    def gradients(self, layer):
+        self.log.append(f"gradients of {layer}")
+        return tuple(tuple((array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape)
+                           for array in arrays) for arrays in self.sums)
+
+    def slots(self):
+        self.packed = [numpy.full(shape, 3, numpy.uint8) for shape in ((B, H, 2), (B, H, 2), (B, 4, H))]
+        return [(array.ctypes.data, array.shape, "uint8") for array in self.packed], None
+
+    def leave(self):
+        self.left = True
+
+
+class FakeTensor:
+    """Of torch, on the fake device; `streams` are those that record_stream has told it of."""
+
+    is_cuda, device = True, types.SimpleNamespace(index=0)
+
+    def __init__(self, values, dtype, streams):
+        self.values, self.dtype, self.streams, self.shape = values, dtype, streams, values.shape
+
+    def is_contiguous(self):
+        return True
+
+    def data_ptr(self):
+        return self.values.ctypes.data
+
+    def record_stream(self, stream):
+        self.streams.append(stream)
+
+    def view(self, to):
+        if isinstance(to, tuple):
+            return FakeTensor(self.values.reshape(to), self.dtype, self.streams)
+        return FakeTensor(self.values.view(FakeTorch.DTYPES[to]), to, self.streams)
+
+    def __getitem__(self, index):
+        return FakeTensor(self.values[index], self.dtype, self.streams)
+
+
+class FakeTorch:
+    """As much of torch as DeviceBuffer uses; what is not made is where it was."""
+
+    DTYPES = {"torch.bfloat16": numpy.uint16, "torch.float32": numpy.float32,
+              "torch.int32": numpy.int32, "torch.uint8": numpy.uint8}
+    Tensor = FakeTensor
+    bfloat16, float32, int32, uint8 = DTYPES
+    wanted_stream = None  # the only one that memory may be allocated on
+    allocates_on = None  # the stream that empty() is called on
+
+    @staticmethod
+    @contextlib.contextmanager
+    def on_stream(stream):
+        before, FakeTorch.allocates_on = FakeTorch.allocates_on, stream
+        yield
+        FakeTorch.allocates_on = before
+
+    cuda = types.SimpleNamespace(
+        ExternalStream=lambda stream, device: stream, default_stream=lambda device: "default",
+        current_stream=lambda device: types.SimpleNamespace(cuda_stream=8), stream=on_stream)
+
+    @staticmethod
+    def empty(shape, dtype, device):
+        assert device == "cuda:0"
+        if FakeTorch.wanted_stream is not None:
+            assert FakeTorch.allocates_on == FakeTorch.wanted_stream, FakeTorch.allocates_on
+        return FakeTensor(numpy.full(shape, 99, FakeTorch.DTYPES[dtype]), dtype, [])
