@@ -235,6 +235,7 @@ Facts FactsOf(const v1::Buffer& buffer) {
                  {"weights", WeightsOf(shape)},
                  {"bytes", FormatBytes(TotalBytes(buffer))}};
   if (shape.refetch()) facts.push_back({"stale slots", "are fetched again"});
+  if (shape.peer_store()) facts.push_back({"local clients", "may store into every rank's rows"});
   if (shape.gradients()) {
     const absl::optional<uint64_t> bytes = GradientBytes(buffer);
     facts.push_back(
@@ -352,6 +353,7 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   } else {
     json.Null();
   }
+  json.Field("peer_store", shape.peer_store());
   json.Field("source_storage", shape.source_storage());
   json.Key("source_bytes_per_rank");
   if (const absl::optional<uint64_t> bytes = SourceBytes(buffer)) {

@@ -124,6 +124,16 @@ TEST(GetViewsTest, WeightsAreShownWithTheirFormat) {
   EXPECT_THAT(Json(buffer), HasSubstr("\"refetch\": true"));
 }
 
+TEST(GetViewsTest, WhoMayStoreIntoEveryRankIsShown) {
+  v1::Buffer buffer;
+  EXPECT_THAT(Json(buffer), HasSubstr("\"peer_store\": false"));
+  EXPECT_THAT(FactsOf(buffer), Not(testing::Contains(Pair("local clients", testing::_))));
+  buffer.mutable_shape()->set_peer_store(true);
+  EXPECT_THAT(Json(buffer), HasSubstr("\"peer_store\": true"));
+  EXPECT_THAT(FactsOf(buffer),
+              testing::Contains(Pair("local clients", "may store into every rank's rows")));
+}
+
 TEST(GetViewsTest, ASourceIsShownWithWhatItTakes) {
   v1::Buffer buffer;
   v1::BufferShape& shape = *buffer.mutable_shape();

@@ -240,6 +240,23 @@ int perigee_get_slots(perigee_attachment* attachment, perigee_slots* slots, peri
   return TellStatus(absl::OkStatus(), error);
 }
 
+int perigee_peer_rows(perigee_attachment* attachment, int32_t rank, uint16_t** rows,
+                      perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (rows == nullptr) return TellNull("rows", error);
+  const auto found = attachment->client->memory().TakePeerRows(
+      {perigee::Access::kLoad, perigee::Access::kStore, perigee::Access::kBulkCopy});
+  if (!found.ok()) return TellStatus(found.status(), error);
+  const auto ranks = static_cast<int32_t>(found->size());
+  if (rank < 0 || rank >= ranks) {
+    return TellStatus(
+        absl::InvalidArgumentError(absl::StrCat("rank is ", rank, ", expected 0 to ", ranks - 1)),
+        error);
+  }
+  *rows = reinterpret_cast<uint16_t*>((*found)[rank]);
+  return TellStatus(absl::OkStatus(), error);
+}
+
 int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
   return perigee::Submit(attachment, perigee::LocalEmpty{}, command, error);
 }

@@ -53,6 +53,10 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   shape.set_weight_format(WireFormat(given.weight_format));
   shape.set_weight_scales(given.weight_scales != 0);
   shape.set_refetch(given.refetch != 0);
+  if (given.struct_bytes < offsetof(perigee_buffer_shape, peer_store) + sizeof(given.peer_store)) {
+    return shape;
+  }
+  shape.set_peer_store(given.peer_store != 0);
   return shape;
 }
 

@@ -82,6 +82,11 @@ absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry,
     status = absl::InvalidArgumentError(absl::StrCat(whole.name, " of ", bytes_of(whole.part),
                                                      " bytes, expected ", whole.expected));
   }
+  const uint32_t peers = shape.peer_store() ? static_cast<uint32_t>(geometry.ranks) - 1 : 0;
+  if (status.ok() && reply.peers != peers) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("the rows of ", reply.peers, " peers, expected ", peers));
+  }
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat("the worker shares ", status.message()));
 }
@@ -99,7 +104,7 @@ absl::StatusOr<std::unique_ptr<LocalClient>> LocalClient::Attach(
       UnixSocket::Connect(ticket.socket_path(), limit, ticket.worker_uid());
   if (!socket.ok()) return socket.status();
   if (absl::Status status = socket->Send(ToBytes(*request), {}, limit); !status.ok()) return status;
-  absl::StatusOr<Shared> shared = Receive(*socket, *geometry, ticket.shape(), limit);
+  absl::StatusOr<Shared> shared = Receive(*socket, *geometry, ticket, limit);
   if (!shared.ok()) return shared.status();
   const absl::StatusOr<CommandPage*> page = OpenCommandPage(shared->page.memory());
   if (!page.ok()) return page.status();
@@ -112,28 +117,29 @@ absl::StatusOr<std::unique_ptr<LocalClient>> LocalClient::Attach(
 
 absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
                                                          const Geometry& geometry,
-                                                         const v1::BufferShape& shape,
+                                                         const v1::AttachTicket& ticket,
                                                          const WaitLimit& limit) {
-  absl::StatusOr<SocketMessage> message = socket.Receive(sizeof(AttachReply), kAttachParts, limit);
+  absl::StatusOr<SocketMessage> message =
+      socket.Receive(sizeof(AttachReply), kMaxAttachDescriptors, limit);
   if (!message.ok()) return message.status();
   const absl::StatusOr<AttachReply> reply = ParseAttachReply(message->bytes);
   if (!reply.ok()) return reply.status();
   if (reply->code != 0) return absl::PermissionDeniedError("the worker refused the ticket");
-  absl::Status status = CheckReply(*reply, geometry, shape);
+  absl::Status status = CheckReply(*reply, geometry, ticket.shape());
   if (!status.ok()) return status;
-  const size_t parts = PartsOf(*reply).size();
+  const size_t parts = PartsOf(*reply).size() + reply->peers;
   if (message->descriptors.size() != parts) {
     return absl::InvalidArgumentError(absl::StrCat("the worker sent ", message->descriptors.size(),
                                                    " descriptors, expected ", parts));
   }
   Shared shared;
-  status = Map(*reply, std::move(message->descriptors), shared);
+  status = Map(*reply, RankId(ticket.rank()), std::move(message->descriptors), shared);
   if (!status.ok()) return status;
   return shared;
 }
 
-absl::Status LocalClient::Map(const AttachReply& reply, std::vector<FileDescriptor> descriptors,
-                              Shared& shared) {
+absl::Status LocalClient::Map(const AttachReply& reply, RankId rank,
+                              std::vector<FileDescriptor> descriptors, Shared& shared) {
   shared.rows_offset = reply.rows_offset;
   shared.row_weights_offset = reply.row_weights_offset;
   if (reply.device_uuid[0] != '\0') {
@@ -158,6 +164,12 @@ absl::Status LocalClient::Map(const AttachReply& reply, std::vector<FileDescript
     if (!region.ok()) return region.status();
     *regions[index] = *std::move(region);
   }
+  descriptors.erase(descriptors.begin(), descriptors.begin() + parts.size());
+  absl::StatusOr<PeerRows> peers = PeerRows::Map(
+      std::move(descriptors), rank, reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)],
+      reply.rows_offset, shared.device);
+  if (!peers.ok()) return peers.status();
+  shared.peers = *std::move(peers);
   return absl::OkStatus();
 }
 
@@ -282,6 +294,7 @@ absl::Status LocalClient::Detach() {
   status.Update(shared_.rows.MakePrivate());
   status.Update(shared_.gradients.MakePrivate());
   status.Update(shared_.slots.MakePrivate());
+  status.Update(shared_.peers.MakePrivate());
   return status;
 }
 

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "client/lib/peer_rows.h"
 #include "client/lib/rank_client.h"
 #include "client/lib/shared_region.h"
 #include "client/lib/stream_link.h"
@@ -85,6 +86,8 @@ class LocalClient final : public RankClient {
   absl::Span<float> row_weights() const;             // [NvS] in the shard
   RankGradients gradients() const;
   RankSlots slots() const;
+  // [R], as RankMemory has it.
+  std::vector<BFloat16*> peer_rows() const { return shared_.peers.rows(rows().data()); }
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
@@ -99,7 +102,9 @@ class LocalClient final : public RankClient {
             plan(),
             gradients(),
             slots(),
-            device() ? device()->index : -1};
+            device() ? device()->index : -1,
+            peer_rows(),
+            kFullAccess};
   }
   absl::StatusOr<uint64_t> SubmitProgramBehind(
       CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
@@ -119,6 +124,7 @@ class LocalClient final : public RankClient {
   struct Shared {
     SharedMapping page;
     SharedRegion arena, rows, gradients, slots;  // the last two empty where there are none
+    PeerRows peers;                              // likewise
     absl::optional<SharedDevice> device;
     uint64_t rows_offset = 0;
     uint64_t row_weights_offset = 0;
@@ -127,9 +133,9 @@ class LocalClient final : public RankClient {
   LocalClient(const v1::AttachTicket& ticket, const Geometry& geometry, UnixSocket socket,
               Shared shared, CommandPage& page, const LocalClientOptions& options);
   static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
-                                        const v1::BufferShape& shape, const WaitLimit& limit);
-  static absl::Status Map(const AttachReply& reply, std::vector<FileDescriptor> descriptors,
-                          Shared& shared);
+                                        const v1::AttachTicket& ticket, const WaitLimit& limit);
+  static absl::Status Map(const AttachReply& reply, RankId rank,
+                          std::vector<FileDescriptor> descriptors, Shared& shared);
   absl::Status CheckWorker() const;
   absl::StatusOr<StreamLink*> Link();
 

@@ -90,6 +90,7 @@ typedef struct perigee_buffer_shape {
   int32_t weight_format;  // since version 4: PERIGEE_WEIGHTS_...
   int32_t weight_scales;  // since version 4: whether block scales come with them; not with bf16
   int32_t refetch;        // since version 4: programs only, whether stale slots are fetched again
+  int32_t peer_store;  // since version 5: whether clients get other ranks' rows (perigee_peer_rows)
 } perigee_buffer_shape;
 
 // What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of
@@ -252,6 +253,13 @@ typedef struct perigee_slots {
 // FAILED_PRECONDITION: the buffer keeps no weights, or has no slots.
 int perigee_get_slots(perigee_attachment* attachment, perigee_slots* slots, perigee_error* error);
 
+// Since version 5, of a buffer with peer_store. [NvS, H] bf16: the rows in the shard of any rank,
+// for loads, stores and bulk copies of a producer between perigee_prepare_dispatch's end and
+// perigee_publish; at other times it is another's memory. As the memory above. FAILED_PRECONDITION:
+// the buffer has no peer_store; INVALID_ARGUMENT: there is no such rank.
+int perigee_peer_rows(perigee_attachment* attachment, int32_t rank, uint16_t** rows,
+                      perigee_error* error);
+
 // Commands. Each returns when it has been handed to the worker, `command` being its number, and
 // runs behind those before it. Collective ones are given in the same order on every rank.
 // RESOURCE_EXHAUSTED: 64 are under way. Plans are kept under numbers that the caller chooses, not
@@ -313,8 +321,9 @@ int perigee_prepare_dispatch(perigee_attachment* attachment, uint64_t plan, int3
 // one of its own.
 int perigee_prepare_publication(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
                                 const uint8_t* token, uint64_t* command, perigee_error* error);
-// Local. Copies the input tokens to their places, on whatever rank. Rows of this rank the process
-// may write itself, behind it or instead of it, where it leaves none of another rank out.
+// Local. Copies the input tokens to their places, on whatever rank. Rows of this rank, and with
+// peer_store of any, the process may write itself, behind it or instead of it, where it leaves none
+// out.
 int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                        perigee_error* error);
 // Collective. Waits for every rank's rows, and keeps the plan. Spends the token, whatever becomes

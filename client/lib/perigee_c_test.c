@@ -13,6 +13,7 @@ _Static_assert(offsetof(perigee_buffer_shape, gradients) == 36, "");
 _Static_assert(offsetof(perigee_gradients, home_gate) == 8, "");
 _Static_assert(offsetof(perigee_gradients, slot_down) == 48, "");
 _Static_assert(offsetof(perigee_buffer_shape, weight_format) == 40, "");
+_Static_assert(offsetof(perigee_buffer_shape, peer_store) == 52, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
 _Static_assert(offsetof(perigee_weights, format) == 40, "");
 _Static_assert(offsetof(perigee_slots, gate) == 16 && sizeof(perigee_slots) >= 64, "");
@@ -56,6 +57,7 @@ static void refuses_attachments_that_are_none(void) {
   perigee_memory memory;
   perigee_gradients gradients;
   perigee_slots slots;
+  uint16_t* rows = NULL;
   uint64_t command = 0;
   int32_t done = 0;
   void* address = &command;
@@ -63,6 +65,7 @@ static void refuses_attachments_that_are_none(void) {
       perigee_get_memory(NULL, &memory, &error),
       perigee_get_gradients(NULL, 0, &gradients, &error),
       perigee_get_slots(NULL, &slots, &error),
+      perigee_peer_rows(NULL, 0, &rows, &error),
       perigee_leave(NULL, &error),
       perigee_empty(NULL, &command, &error),
       perigee_dispatch(NULL, 1, 0, 0, &command, &error),

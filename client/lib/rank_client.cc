@@ -9,6 +9,18 @@ absl::Status NoDeviceHasIt() {
 
 }  // namespace
 
+absl::StatusOr<std::vector<BFloat16*>> RankMemory::TakePeerRows(AccessSet needed) const {
+  if (peer_rows.empty()) {
+    return absl::FailedPreconditionError(
+        "the rows of other ranks are not mapped here: the buffer has no peer_store, or the rank is "
+        "remote");
+  }
+  const absl::Status status =
+      CheckAccess("the rows", std::vector<AccessSet>(peer_rows.size(), peer_access), needed);
+  if (!status.ok()) return status;
+  return peer_rows;
+}
+
 absl::StatusOr<LocalCompletion> RankClient::Run(const LocalOperation& operation,
                                                 absl::Duration timeout) {
   const absl::StatusOr<uint64_t> command = Submit(operation);

@@ -14,6 +14,7 @@
 #define PERIGEE_CLIENT_LIB_RANK_CLIENT_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,7 @@
 #include "kernels/layout/gradients_layout.h"
 #include "kernels/layout/plan_arrays.h"
 #include "kernels/layout/weights_layout.h"
+#include "kernels/mapping_access.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 
@@ -92,6 +94,16 @@ struct RankMemory {
   RankSlots slots;
   // The index of CUDA's device, in this process, whose addresses all of these are; -1: the host's.
   int device = -1;
+  // [R] every rank's [NvS, H], the own among them, of a buffer with peer_store: a producer of one's
+  // own stores token i's row where plan.dst says, from the end of prepare_dispatch until it submits
+  // publish. At other times it is another's memory. Else empty, and of a remote rank; see
+  // TakePeerRows.
+  std::vector<BFloat16*> peer_rows;
+  AccessSet peer_access;  // what is legal there
+
+  // peer_rows, for a producer that accesses them in the ways of `needed`. FAILED_PRECONDITION: the
+  // buffer has no peer_store, or the rank is remote; INVALID_ARGUMENT, naming both: less is legal.
+  absl::StatusOr<std::vector<BFloat16*>> TakePeerRows(AccessSet needed) const;
 };
 
 // From one thread at a time; clients of different ranks from different threads. What Submit and

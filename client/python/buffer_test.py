@@ -19,9 +19,9 @@ from rank_steps import INTERMEDIATE, RANKS, B, E, H, K, S
 SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 
 
-def create_buffer(cluster, group):
+def create_buffer(cluster, group, **options):
     return cluster.create_buffer(group, S=S, H=H, K=K, E=E, B=B, token_padding=8,
-                                 intermediate=INTERMEDIATE, layers=1)
+                                 intermediate=INTERMEDIATE, layers=1, **options)
 
 
 def run_ranks(address, buffer, *steps):
@@ -78,6 +78,8 @@ class BufferTest(unittest.TestCase):
 
     def test_rows_are_published_directly(self):
         self.run_ranks(("publish_rows", self.tokens(1)), ("move_rows",))
+        self.buffer = create_buffer(self.cluster, self.group, peer_store=True)
+        self.run_ranks(("publish_rows", self.tokens(1), True), ("move_rows",))
 
     def test_every_refused_publication_has_its_reason(self):
         other = self.cluster.create_buffer(self.group, S=1, H=8, K=1, E=RANKS)

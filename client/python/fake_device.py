@@ -82,6 +82,9 @@ class FakeAttachment:
         self.packed = [numpy.full(shape, 3, numpy.uint8) for shape in ((B, H, 2), (B, H, 2), (B, 4, H))]
         return [(array.ctypes.data, array.shape, "uint8") for array in self.packed], None
 
+    def peer_rows(self, rank):
+        raise AssertionError(f"there is no rank {rank}")
+
     def leave(self):
         self.left = True
 

@@ -142,7 +142,7 @@ def _publish(buffer, mine, token=None, *, prepared_first):
     """The steps of a direct publication, up to the last."""
     target = buffer.prepare_dispatch(mine.routes)
     assert target.mapped_hidden[buffer.rank] is buffer.hidden_nvsh_buffer_view
-    assert [rows is None for rows in target.mapped_hidden].count(False) == 1
+    assert [rows is None for rows in target.mapped_hidden].count(False) in (1, buffer.R)
     if prepared_first:
         prepared, event = buffer.prepare_publication(target, mine.weights, token=token,
                                                      async_finish=True)
@@ -154,7 +154,7 @@ def _publish(buffer, mine, token=None, *, prepared_first):
     return prepared
 
 
-def publish_rows(buffer, seed, tokens):
+def publish_rows(buffer, seed, tokens, peer_store=False):
     """What a direct publication leaves is what a dispatch leaves, whoever gives the token."""
     mine = Inputs(seed, buffer.rank)
     _poison_all(buffer)
@@ -164,13 +164,16 @@ def publish_rows(buffer, seed, tokens):
         buffer.barrier()  # other ranks write here from now on
         _poison_all(buffer)
         prepared = _publish(buffer, mine, token, prepared_first=token is None)
-        # The rows of this rank a producer may write where they lie.
-        own = prepared.target.mapped_hidden[buffer.rank]
+        # A producer may write them where they lie.
+        mapped = prepared.target.mapped_hidden
+        assert [rows is not None or rank == buffer.rank for rank, rows in enumerate(mapped)] == [
+            peer_store or rank == buffer.rank for rank in range(buffer.R)]
         for route, place in enumerate(prepared.target.plan.dst[:mine.count * K]):
-            if place >= 0 and place // buffer.NvS == buffer.rank:
-                numpy.testing.assert_array_equal(own[place % buffer.NvS], mine.hidden[route // K])
-                own[place % buffer.NvS] = 1
-                own[place % buffer.NvS] = mine.hidden[route // K]
+            if place >= 0 and mapped[place // buffer.NvS] is not None:
+                row = mapped[place // buffer.NvS][place % buffer.NvS]
+                numpy.testing.assert_array_equal(row, mine.hidden[route // K])
+                row[:] = 1
+                row[:] = mine.hidden[route // K]
         again, weights_again, seqlens, published = buffer.publish(prepared)
         _check_rows(buffer, seed, again, weights_again, seqlens, published)
         numpy.testing.assert_array_equal(again[:used], rows[:used])

@@ -19,6 +19,10 @@ absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes) {
     return absl::InvalidArgumentError(absl::StrCat("attach reply with an empty part ", part));
   }
   const uint64_t shard_bytes = reply->size_bytes[static_cast<size_t>(AttachPart::kShardRows)];
+  if (reply->peers > kMaxAttachPeers) {
+    return absl::InvalidArgumentError(absl::StrCat("attach reply with rows of ", reply->peers,
+                                                   " peers, expected at most ", kMaxAttachPeers));
+  }
   if (reply->device_uuid[kDeviceUuidBytes - 1] != '\0') {
     return absl::InvalidArgumentError("attach reply with a device whose name does not end");
   }

@@ -43,6 +43,11 @@ enum class AttachPart : uint32_t {
 };
 inline constexpr size_t kAttachParts = 5;
 
+// A group has 128 ranks at most (kernels/plan/validate.h).
+inline constexpr uint32_t kMaxAttachPeers = 127;
+// That come with a reply.
+inline constexpr size_t kMaxAttachDescriptors = kAttachParts + kMaxAttachPeers;
+
 // "GPU-" and 36 characters, and the zero at its end.
 inline constexpr size_t kDeviceUuidBytes = 48;
 
@@ -53,10 +58,14 @@ struct AttachReply {
   // In the part of the rows, in bytes from its beginning.
   uint64_t rows_offset = 0;         // [NvS, H] bf16
   uint64_t row_weights_offset = 0;  // [NvS] fp32
+  // R - 1 of a buffer with peer_store: behind the parts' descriptors come those of the rows of the
+  // other ranks' shards, in order of rank, each of the size of the own; else 0.
+  uint32_t peers = 0;
+  uint32_t reserved = 0;
   // Of the GPU whose memory arena and rows are; empty: they are the host's.
   char device_uuid[kDeviceUuidBytes] = {};
 };
-static_assert(sizeof(AttachReply) == 112);
+static_assert(sizeof(AttachReply) == 120);
 
 struct DetachMessage {
   uint32_t magic = kDetachMagic;
@@ -66,7 +75,8 @@ static_assert(sizeof(DetachMessage) == 4);
 // INVALID_ARGUMENT: wrong size or magic. Everything else is the receiver's to judge.
 absl::StatusOr<AttachRequest> ParseAttachRequest(absl::string_view bytes);
 // INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts, but for gradients and slots,
-// are empty, whose offsets lie outside of the rows' part, or whose device has no end.
+// are empty, whose offsets lie outside of the rows' part, whose peers are more than there can be,
+// or whose device has no end.
 absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes);
 absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes);
 // Those that descriptors come for, in their order.

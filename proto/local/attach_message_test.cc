@@ -57,6 +57,9 @@ TEST(AttachMessage, AReplyThatCannotBeIsRefused) {
   reply.row_weights_offset = ~uint64_t{0};
   EXPECT_THAT(Refusal(reply), HasSubstr("a shard of 1000 bytes"));
   reply = GoodReply();
+  reply.peers = kMaxAttachPeers + 1;
+  EXPECT_THAT(Refusal(reply), HasSubstr("rows of 128 peers, expected at most 127"));
+  reply = GoodReply();
   reply.size_bytes[1] = 0;
   EXPECT_THAT(Refusal(reply), HasSubstr("empty part 1"));
   reply = GoodReply();

@@ -32,7 +32,7 @@ namespace perigee {
 
 inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
 // Changes with every change of a struct here or of what a field means.
-inline constexpr uint32_t kCommandPageVersion = 3;
+inline constexpr uint32_t kCommandPageVersion = 4;
 inline constexpr uint32_t kCommandSlots = 64;
 
 // One command as it travels; fields that its kind does not use are 0 (local_command.h).

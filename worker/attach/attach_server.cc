@@ -295,8 +295,10 @@ absl::StatusOr<EmbeddedAttachment> AttachServer::HandOverEmbedded(const AttachRe
   handed.shape = handed.attachment->shape();
   const std::vector<int> descriptors = handed.attachment->descriptors();
   const std::vector<AttachPart> parts = PartsOf(handed.reply);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    FileDescriptor& duplicate = handed.descriptors[static_cast<size_t>(parts[i])];
+  handed.peers.resize(handed.reply.peers);
+  for (size_t i = 0; i < descriptors.size(); ++i) {
+    FileDescriptor& duplicate = i < parts.size() ? handed.descriptors[static_cast<size_t>(parts[i])]
+                                                 : handed.peers[i - parts.size()];
     duplicate = FileDescriptor(fcntl(descriptors[i], F_DUPFD_CLOEXEC, 0));
     if (duplicate.valid()) continue;
     handed.attachment->Stop(Ended("this process has no descriptors left for its client"));

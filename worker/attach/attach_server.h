@@ -42,6 +42,7 @@ struct EmbeddedAttachment {
   std::shared_ptr<Attachment> attachment;
   AttachReply reply;
   std::array<FileDescriptor, kAttachParts> descriptors;  // duplicates
+  std::vector<FileDescriptor> peers;                     // AttachReply.peers, likewise
   BufferShape shape;
 };
 

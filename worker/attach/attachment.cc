@@ -77,6 +77,7 @@ AttachReply Attachment::reply() const {
   reply.size_bytes[static_cast<size_t>(AttachPart::kSlots)] = buffer_->slots_place().size_bytes;
   reply.rows_offset = shard.rows_offset;
   reply.row_weights_offset = shard.row_weights_offset;
+  reply.peers = static_cast<uint32_t>(buffer_->peer_rows_descriptors().size());
   const std::string device = environment_.backend.info().device_uuid;
   device.copy(reply.device_uuid, kDeviceUuidBytes - 1);
   return reply;
@@ -88,6 +89,8 @@ std::vector<int> Attachment::descriptors() const {
   for (const PartPlace& part : {buffer_->gradients_place(), buffer_->slots_place()}) {
     if (part.size_bytes > 0) descriptors.push_back(part.descriptor);
   }
+  const std::vector<int> peers = buffer_->peer_rows_descriptors();
+  descriptors.insert(descriptors.end(), peers.begin(), peers.end());
   return descriptors;
 }
 

@@ -59,7 +59,7 @@ class Attachment final : public BufferGuest {
                                                             std::function<void()> on_change);
   ~Attachment() override;
 
-  // What the client is sent.
+  // What the client is sent: the descriptors of PartsOf(reply), and of its peers' rows.
   AttachReply reply() const;
   std::vector<int> descriptors() const;
   const BufferShape& shape() const { return buffer_->shape(); }

@@ -62,6 +62,11 @@ absl::Status EmbeddedClient::MapRegions(EmbeddedAttachment& attachment) {
     if (!mapped.ok()) return mapped.status();
     *region = *std::move(mapped);
   }
+  absl::StatusOr<PeerRows> peers = PeerRows::Map(
+      std::move(attachment.peers), identity_.rank,
+      reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)], reply.rows_offset, device_);
+  if (!peers.ok()) return peers.status();
+  peers_ = *std::move(peers);
   return absl::OkStatus();
 }
 
@@ -72,10 +77,10 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
       SharedMapping::Map(std::move(attachment.descriptors[kPage]), reply.size_bytes[kPage]);
   if (!mapped.ok()) return mapped.status();
   page_ = *std::move(mapped);
-  if (absl::Status status = MapRegions(attachment); !status.ok()) return status;
   const absl::StatusOr<CommandPage*> page = OpenCommandPage(page_.memory());
   if (!page.ok()) return page.status();
   identity_ = IdentityOf(**page);
+  if (absl::Status status = MapRegions(attachment); !status.ok()) return status;
   const Geometry& geometry = shape_.geometry;
   memory_ = ArenaMemory(geometry, shape_.hidden,
                         ClientArenaLayout::Create(geometry, shape_.hidden, kHostGranularityBytes)
@@ -93,6 +98,8 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
   const WeightsShape weights = shape_.weights();
   memory_.slots = {weights, WeightsLayout::Slots(weights, geometry.slots), slots_.data()};
   if (device_) memory_.device = device_->index;
+  memory_.peer_rows = peers_.rows(memory_.rows.data());
+  memory_.peer_access = kFullAccess;
   CommandProducerOptions options;
   options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
                             static_cast<int>(geometry.ranks));
@@ -155,6 +162,7 @@ absl::Status EmbeddedClient::Detach() {
   for (SharedRegion* region : {&arena_, &rows_, &gradients_, &slots_}) {
     status.Update(region->MakePrivate());
   }
+  status.Update(peers_.MakePrivate());
   return status;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "client/lib/peer_rows.h"
 #include "client/lib/rank_client.h"
 #include "client/lib/shared_region.h"
 #include "client/lib/stream_link.h"
@@ -70,6 +71,7 @@ class EmbeddedClient final : public RankClient {
   absl::optional<SharedDevice> device_;  // of the memory below; none: the host's
   SharedRegion arena_, rows_;
   SharedRegion gradients_, slots_;  // empty where there are none
+  PeerRows peers_;                  // likewise
   CommandPageIdentity identity_;
   RankMemory memory_;
   absl::optional<CommandProducer> producer_;

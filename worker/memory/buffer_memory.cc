@@ -1,5 +1,7 @@
 #include "worker/memory/buffer_memory.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -174,6 +176,13 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
     const auto kind = static_cast<PartKind>(expected[i].kind);
     const bool is_home = kind == PartKind::kHomeBlock;
     const bool is_shard = kind == PartKind::kShard || kind == PartKind::kShardRows;
+    if (shape_.peer_store && kind == PartKind::kShardRows) {
+      parts.rows_descriptor = FileDescriptor(fcntl(descriptors[i].get(), F_DUPFD_CLOEXEC, 0));
+      if (!parts.rows_descriptor.valid()) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "no descriptors are left for clients' mappings of the rows of rank ", peer.value));
+      }
+    }
     absl::StatusOr<std::unique_ptr<Memory>> memory =
         backend_.Import(descriptors[i].Release(), expected[i].size_bytes,
                         is_shard ? PeerAccess::kReadWrite : PeerAccess::kReadOnly);
@@ -192,6 +201,14 @@ absl::Status BufferMemory::ImportPeer(RankId peer, std::vector<FileDescriptor> d
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<int> BufferMemory::peer_rows_descriptors() const {
+  std::vector<int> descriptors;
+  for (int32_t rank = 0; shape_.peer_store && rank < shape_.geometry.ranks; ++rank) {
+    if (rank != rank_.value) descriptors.push_back(of(RankId(rank)).rows_descriptor.get());
+  }
+  return descriptors;
 }
 
 std::vector<std::byte*> BufferMemory::shards() const {

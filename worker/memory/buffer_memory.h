@@ -63,6 +63,9 @@ class BufferMemory {
 
   // What a local client may have of this rank's shard.
   const Memory& own_shard_rows() const { return *of(rank_).shard_rows; }
+  // Of a shape with peer_store: [R - 1] what it may have of the others', which is as large, in
+  // order of rank; borrowed. Empty else.
+  std::vector<int> peer_rows_descriptors() const;
   std::byte* own_home(int32_t layer) const { return of(rank_).homes[layer]->data(); }
   const WeightsLayout& home_layout() const { return home_layout_; }
   // Null where none are kept.
@@ -82,6 +85,7 @@ class BufferMemory {
     std::vector<std::unique_ptr<Memory>> homes;  // [layers]
     std::unique_ptr<Memory> gradients;           // null where none are kept
     std::unique_ptr<Memory> source;              // likewise
+    FileDescriptor rows_descriptor;              // of a peer's shard_rows, with peer_store
   };
 
   BufferMemory(Backend& backend, const BufferShape& shape, RankId rank);

@@ -159,6 +159,24 @@ TEST(BufferMemoryTest, ASourceIsTakenWhereAskedForAndReadByPeers) {
   EXPECT_EQ(own->sources()[1][5], std::byte{0x5a});
 }
 
+TEST(BufferMemoryTest, PeersRowsAreForClientsWhereAskedFor) {
+  FakeBackend backend;
+  for (const bool asked_for : {false, true}) {
+    BufferShape shape = Shape(2, 1, 1);
+    shape.peer_store = asked_for;
+    auto own = *BufferMemory::Allocate(backend, shape, RankId(0));
+    auto peer = *BufferMemory::Allocate(backend, shape, RankId(1));
+    ASSERT_TRUE(own->ImportPeer(RankId(1), Duplicates(*peer)).ok());
+    const std::vector<int> descriptors = own->peer_rows_descriptors();
+    ASSERT_EQ(descriptors.size(), asked_for ? 1u : 0u);
+    if (!asked_for) continue;
+    // It is the peer's own memory.
+    const std::byte mark{0x5a};
+    ASSERT_EQ(pwrite(descriptors[0], &mark, 1, 7), 1);
+    EXPECT_EQ(peer->own_shard_rows().data()[7], mark);
+  }
+}
+
 TEST(BufferMemoryTest, TooLittleMemoryNamesBothNumbers) {
   FakeBackend backend;
   backend.set_free_bytes(1000);

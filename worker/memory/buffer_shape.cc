@@ -89,6 +89,7 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   shape.layers = wire.layers();
   shape.gradients = wire.gradients();
   shape.source_storage = wire.source_storage();
+  shape.peer_store = wire.peer_store();
   shape.refetch = wire.refetch();
   absl::Status status = ValidateGeometry(shape.geometry);
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);

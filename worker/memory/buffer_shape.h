@@ -22,6 +22,7 @@ struct BufferShape {
   WeightFormat weight_format = WeightFormat::kBFloat16;
   bool weight_scales = false;  // never with bf16
   bool source_storage = false;
+  bool peer_store = false;
   bool refetch = false;  // a program's run_experts fills slots that are stale
 
   bool has_weights() const { return layers > 0; }

@@ -118,6 +118,9 @@ class SessionBuffer {
   std::shared_ptr<BufferGuest> guest() const;
   // While there is a guest.
   ShardPlace shard_place() const;
+  // [R - 1] the rows of the other ranks' shards, which lie there alike, in order of rank; none but
+  // with BufferShape::peer_store. Borrowed, while there is a guest.
+  std::vector<int> peer_rows_descriptors() const { return memory_->peer_rows_descriptors(); }
   PartPlace gradients_place() const;
   PartPlace slots_place() const;
   // Around an operation of the guest, which has site() for itself between them. On failure it runs

@@ -65,6 +65,11 @@ absl::Status CheckShapeFor(Transport transport, const BufferShape& shape) {
         "source_storage is set, expected not to be: over transport nccl no rank reads the source "
         "shard of another");
   }
+  if (transport == Transport::kNccl && shape.peer_store) {
+    return absl::InvalidArgumentError(
+        "peer_store is set, expected not to be: over transport nccl no rank's shard is mapped at "
+        "another");
+  }
   const int32_t home_experts = shape.geometry.experts_per_rank();
   const bool reads_homes = shape.has_weights() && shape.geometry.slots < home_experts;
   if (transport == Transport::kNvlink || !reads_homes) return absl::OkStatus();

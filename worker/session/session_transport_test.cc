@@ -91,6 +91,15 @@ TEST_F(SessionTransportTest, ASourceThatNobodyCouldReadIsRefused) {
               HasSubstr("over transport nccl no rank reads the source shard of another"));
 }
 
+TEST_F(SessionTransportTest, StoresThatReachNobodyAreRefused) {
+  v1::BufferShape shape = Shape(2);
+  shape.set_peer_store(true);
+  const absl::Status status =
+      group_.session(0).AllocateBuffer(group_.AllocateCommand(0, shape)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("over transport nccl no rank's shard"));
+}
+
 TEST_F(SessionTransportTest, AnUnknownTransportIsRefused) {
   v1::OpenSessionCommand command = group_.OpenCommand(0);
   command.set_transport("ib");

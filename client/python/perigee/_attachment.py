@@ -6,7 +6,8 @@ import math
 import numpy
 
 from perigee._library import (LIBRARY, MATRICES, WEIGHT_FORMATS, WEIGHT_SCALE_BLOCKS,
-                              WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, SlotsStruct, call)
+                              WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, PerigeeError,
+                              SlotsStruct, call)
 
 
 class Attachment:
@@ -67,6 +68,17 @@ class Attachment:
         return parts, [(getattr(found, f"{matrix}_scales"),
                         (found.slots, *(-(-size // block) for size, block in zip(shape, blocks))),
                         WEIGHT_SCALE_TYPES[name]) for matrix, shape in zip(MATRICES, shapes)]
+
+    def peer_rows(self, rank):
+        """Pointer to the rows of another rank's shard; None where they are not mapped."""
+        pointer = ctypes.POINTER(ctypes.c_uint16)()
+        try:
+            call("perigee_peer_rows", self._handle, rank, ctypes.byref(pointer))
+        except PerigeeError as error:
+            if error.code_name == "FAILED_PRECONDITION":
+                return None
+            raise
+        return pointer
 
     def array_at(self, pointer, shape, writable):
         element = pointer._type_

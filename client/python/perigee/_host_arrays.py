@@ -17,6 +17,9 @@ class HostArrays:
     def _gradients_at(self, pointer, shape):
         return self._attachment.array_at(pointer, shape, writable=True)
 
+    def _rows_at(self, pointer, shape):
+        return self._attachment.array_at(pointer, shape, writable=True)
+
     def _constant_at(self, address, shape, dtype):
         element = {"bfloat16": ctypes.c_uint16, "uint8": ctypes.c_uint8, "float32": ctypes.c_float}
         pointer = ctypes.cast(address, ctypes.POINTER(element[dtype]))

@@ -32,7 +32,7 @@ class ShapeStruct(ctypes.Structure):
     """perigee_buffer_shape."""
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
         "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
-        "gradients", "weight_format", "weight_scales", "refetch")]
+        "gradients", "weight_format", "weight_scales", "refetch", "peer_store")]
 
 
 class WeightsStruct(ctypes.Structure):
@@ -98,6 +98,7 @@ _SIGNATURES = {
     "perigee_get_memory": [c_void_p, POINTER(MemoryStruct)],
     "perigee_get_gradients": [c_void_p, c_int32, POINTER(GradientsStruct)],
     "perigee_get_slots": [c_void_p, POINTER(SlotsStruct)],
+    "perigee_peer_rows": [c_void_p, c_int32, POINTER(POINTER(c_uint16))],
     "perigee_empty": [c_void_p, _NEW_COMMAND],
     "perigee_dispatch": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
     "perigee_dispatch_with_plan": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],

@@ -13,8 +13,8 @@ class DispatchTarget:
     plan: the CommPlan that it will be, good for operations once it is published. Row plan.dst[i] % NvS
         of rank plan.dst[i] // NvS is that of route i, token i // K, where plan.dst[i] >= 0; other
         routes get theirs from it when all is published.
-    mapped_hidden: [R] the rows [NvS, H] of each rank's shard that this process may write, None where
-        it may not: of all ranks but its own. Buffer.store_rows stores to any.
+    mapped_hidden: [R] the rows [NvS, H] of each rank's shard, for this process to write until it
+        publishes; of a buffer without peer_store None but for its own. Buffer.store_rows stores to any.
     tokens: how many tokens it is for.
     """
 
@@ -24,8 +24,7 @@ class DispatchTarget:
         self.plan = plan
         self.cu_seqlens = cu_seqlens  # the plan's, which is not waited for here
         self.tokens = plan.tokens
-        self.mapped_hidden = [buffer.hidden_nvsh_buffer_view if rank == buffer.rank else None
-                              for rank in range(buffer.R)]
+        self.mapped_hidden = [buffer.mapped_rows(rank) for rank in range(buffer.R)]
 
     def number_for(self, buffer):
         """Its number, where it was made by that buffer; else a PerigeeError, as the worker would tell
@@ -85,6 +84,13 @@ class DirectPublication:
     STALE_OBJECT. While a publication is prepared, operations that would write the shard are refused
     with PUBLICATION_PENDING.
     """
+
+    def mapped_rows(self, rank):
+        """The rows [NvS, H] of a rank's shard, or None: as DispatchTarget.mapped_hidden."""
+        if rank == self.rank:
+            return self.hidden_nvsh_buffer_view
+        pointer = self._attachment.peer_rows(rank)
+        return None if pointer is None else self._rows_at(pointer, (self.NvS, self.H))
 
     def prepare_dispatch(self, topk_experts_sk, tokens_per_expert=None, *, async_finish=False,
                          stream=None):

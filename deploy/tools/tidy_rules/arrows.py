@@ -51,12 +51,14 @@ FOLDERS = {
     "worker/rpc": _WORKER_OUTSIDE + ["worker"],
     # Worker and client of its rank in one process: it implements the client's interface.
     "worker/embedded": _WORKER_OUTSIDE + ["worker", "client/lib/rank_client.h",
+                                          "client/lib/peer_rows.h",
                                           "client/lib/shared_region.h",
                                           "client/lib/stream_link.h",
                                           "client/lib/attach_request.h"],
     "client": ["proto", "kernels/common", "kernels/layout", "kernels/plan"],
     # Local clients share a GPU's memory with their worker.
-    "client/lib": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "kernels/device"],
+    "client/lib": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "kernels/device",
+                   "kernels/mapping_access.h"],
     "client/cli": ["proto", "kernels/common", "kernels/layout", "kernels/plan", "client/lib"],
     "client/examples": ["proto", "kernels", "client/lib", "worker/worker.h", "worker/embedded"],
     "tests": ["client", "kernels", "proto", "server", "tests", "worker"],
