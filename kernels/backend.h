@@ -31,6 +31,7 @@
 
 namespace perigee {
 
+class BufferRings;        // kernels/buffer_rings.h
 class DirectPublication;  // kernels/direct_publication.h
 class OwnerSource;        // kernels/owner_source.h
 class RowProducer;        // kernels/row_producer.h
@@ -152,6 +153,24 @@ class PlanHandle {
 };
 using PlanPtr = std::shared_ptr<const PlanHandle>;
 
+// What becomes of dispatched rows when the experts have read them.
+enum class RowsAfterwards {
+  kDone,    // nobody needs them
+  kKept,    // whoever read them needs them where they are, for backward
+  kCopied,  // likewise, but has copied them
+};
+
+// Most slots of a ring.
+inline constexpr int32_t kMaxRingSlots = 64;
+constexpr bool IsRingCount(int32_t slots) { return slots >= 0 && slots <= kMaxRingSlots; }
+
+// Rings of slots (kernels/buffer_rings.h); 0: off, and no memory is taken.
+struct RingOptions {
+  int32_t dispatch_slots = 0;  // the same on all ranks; shards are laid out with them
+  int32_t expert_slots = 0;    // memory of this rank's own
+  RowsAfterwards rows = RowsAfterwards::kDone;  // in dispatch-output slots, which refuse kKept
+};
+
 struct DataPathOptions {
   Geometry geometry;
   int32_t hidden = 0;  // H, a multiple of 8
@@ -179,6 +198,7 @@ struct DataPathOptions {
   // The same for the first collective operation, which waits for ranks that still start. Zero: as
   // operation_timeout.
   absl::Duration warmup_timeout = absl::ZeroDuration();
+  RingOptions rings;
   int threads = 1;  // host backend: threads that share one operation's rows
   // The rest is for the CUDA backend.
   // SMs of kernels that wait for peers or reach into their memory, reserved while the data path
@@ -326,6 +346,8 @@ class DataPath {
   virtual OwnerSource* source() { return nullptr; }
   // The producer that comes with this data path; null where none does.
   virtual RowProducer* producer() { return nullptr; }
+  // Rings of slots by this data path; null where it has none.
+  virtual BufferRings* rings() { return nullptr; }
 
   virtual absl::optional<ErrorRecord> last_error() const = 0;
   virtual absl::StatusOr<PlanTensors> ReadPlan(const PlanPtr& plan) const = 0;

@@ -9,9 +9,11 @@
 #include "kernels/cuda/expert_scratch.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/settle.h"
+#include "kernels/device/caller_stream.h"
 #include "kernels/device/cuda_status.h"
 #include "kernels/device/device_scope.h"
 #include "kernels/rank/argument_checks.h"
+#include "kernels/rank/path_rings.h"
 
 namespace perigee {
 namespace {
@@ -21,12 +23,38 @@ void SetWord(uint32_t& word, bool value) {
   std::atomic_ref<uint32_t>(word).store(value ? 1 : 0, std::memory_order_release);
 }
 
+class CudaRingSide final : public RingSide {
+ public:
+  explicit CudaRingSide(CudaRank& rank) : rank_(rank) {}
+
+  void UseSlot(int32_t slot) override { perigee::UseSlot(rank_, slot); }
+  absl::Status FreeInOrder(int32_t slot) override {
+    const auto scope = DeviceScope::Enter(rank_.device);
+    return scope.ok() ? QueueFreeSlot(rank_, slot) : scope.status();
+  }
+  absl::Status FreeOnStream(int32_t slot, CUstream_st* stream) override {
+    return WriteWordOnStream(rank_.device, stream, rank_.DeviceWordOf(slot), 1);
+  }
+  uint64_t* WordOf(int32_t slot) const override { return rank_.WordOf(slot); }
+  BFloat16* ExpertRows(int32_t slot) const override {
+    return reinterpret_cast<BFloat16*>(rank_.expert_slots->data() +
+                                       slot * rank_.row_bytes(rank_.logical_rows()));
+  }
+  uint32_t last_place() const override {
+    return rank_.told + static_cast<uint32_t>(rank_.queued.size()) - 1;
+  }
+
+ private:
+  CudaRank& rank_;
+};
+
 class CudaDataPath final : public DataPath,
                            public DirectPublication,
                            public OwnerSource,
                            public RowProducer {
  public:
-  explicit CudaDataPath(CudaRank rank) : rank_(std::move(rank)) {}
+  CudaDataPath(CudaRank rank, const RingOptions& rings)
+      : rank_(std::move(rank)), ring_side_(rank_), rings_(rings, *this, rank_, ring_side_) {}
   ~CudaDataPath() override {
     // Nothing that kernels use may go before they have ended; their waits end by themselves.
     if (!rank_.queued.empty()) Abort(-1, "the data path is being destroyed");
@@ -113,15 +141,26 @@ class CudaDataPath final : public DataPath,
     return Timed([&] { return QueueProduceInto(rank_, input, target); });
   }
   RowProducer* producer() override { return this; }
+  BufferRings* rings() override { return &rings_; }
   absl::Status Decline(Sequence sequence) override {
     return Timed([&] { return QueueDecline(rank_, sequence); });
   }
   bool queues() const override { return true; }
   absl::Status Synchronize() override {
-    return OnDevice([&] { return Settle(rank_); });
+    return OnDevice([&] {
+      const uint32_t told = rank_.told;
+      absl::Status status = Settle(rank_);
+      rings_.Ended(told + static_cast<uint32_t>(rank_.operations_ended));
+      if (!status.ok()) rings_.UndoRest();
+      return status;
+    });
   }
   size_t operations_ended() const override { return rank_.operations_ended; }
-  Polled Poll() override { return PollEnded(rank_); }
+  Polled Poll() override {
+    const Polled polled = PollEnded(rank_);
+    rings_.Ended(rank_.told);
+    return polled;
+  }
   void set_timing(Timing timing) override { timing_ = timing; }
   absl::Status MarkTime() override {
     if (timing_ != Timing::kMarks) return absl::FailedPreconditionError("operations are timed");
@@ -194,6 +233,8 @@ class CudaDataPath final : public DataPath,
   }
 
   mutable CudaRank rank_;
+  CudaRingSide ring_side_;
+  PathRings rings_;
   Timing timing_ = Timing::kOperations;
 };
 
@@ -208,7 +249,7 @@ absl::StatusOr<std::unique_ptr<DataPath>> CreateCudaDataPath(int device,
     const auto scratch = TakeExpertScratch(*rank, options.intermediate);
     if (!scratch.ok()) return scratch.status();
   }
-  return std::make_unique<CudaDataPath>(*std::move(rank));
+  return std::make_unique<CudaDataPath>(*std::move(rank), options.rings);
 }
 
 }  // namespace perigee

@@ -28,12 +28,13 @@ struct RankMemory {
   size_t scratch = 0;
   size_t size_bytes = 0;
 
-  static RankMemory Of(const Geometry& geometry, int32_t blocks, bool own_beside, bool has_source) {
+  static RankMemory Of(const Geometry& geometry, int32_t blocks, bool own_beside, bool has_source,
+                       int32_t ring_slots) {
     size_t scratch_bytes = 0;
     PlacePlanningScratch(geometry, blocks, nullptr, &scratch_bytes);
     LayoutWalk walk;
     RankMemory memory;
-    memory.shards = walk.Place<ShardView>(geometry.ranks);
+    memory.shards = walk.Place<ShardView>(int64_t{geometry.ranks} * (1 + ring_slots));
     memory.state = walk.Place<PathState>(1);
     memory.grid = walk.Place<GridWords>(1);
     memory.own_sums = walk.Place<uint64_t>(own_beside ? geometry.tokens : 0);
@@ -75,8 +76,8 @@ absl::Status PlaceSource(CudaRank& rank, const RankMemory& parts) {
 }
 
 absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
-  const RankMemory parts =
-      RankMemory::Of(rank.geometry, rank.sms->sms(), rank.sums_beside, !rank.sources.empty());
+  const RankMemory parts = RankMemory::Of(rank.geometry, rank.sms->sms(), rank.sums_beside,
+                                          !rank.sources.empty(), rank.layout.ring_slots);
   auto memory = PrivateDeviceMemory::Allocate(rank.device, parts.size_bytes);
   if (!memory.ok()) return memory.status();
   auto page = PinnedObject<HostPage>::Create(rank.device);
@@ -111,8 +112,30 @@ absl::Status AllocateRank(CudaRank& rank, StreamPriority priority) {
   status = CopyObjects(rank.device, base + parts.state, &state, sizeof(state));
   if (!status.ok()) return status;
   if (status = PlaceSource(rank, parts); !status.ok()) return status;
-  return CopyObjects(rank.device, base + parts.shards, rank.shards.data(),
-                     rank.shards.size() * sizeof(ShardView));
+  const size_t views_bytes = rank.shards.size() * sizeof(ShardView);
+  std::byte* views = base + parts.shards;
+  status = CopyObjects(rank.device, views, rank.shards.data(), views_bytes);
+  for (const std::vector<ShardView>& slot : rank.slot_shards) {
+    if (!status.ok()) return status;
+    views += views_bytes;
+    status = CopyObjects(rank.device, views, slot.data(), views_bytes);
+  }
+  return status;
+}
+
+absl::Status AllocateRings(CudaRank& rank, const RingOptions& rings) {
+  if (rings.dispatch_slots > 0) {
+    auto words = PinnedMemory::Allocate(rank.device, rings.dispatch_slots * sizeof(uint64_t));
+    if (!words.ok()) return words.status();
+    rank.slot_words = *std::move(words);
+    std::fill_n(rank.WordOf(0), rings.dispatch_slots, 1);
+  }
+  if (rings.expert_slots == 0) return absl::OkStatus();
+  auto slots = PrivateDeviceMemory::Allocate(
+      rank.device, rings.expert_slots * rank.row_bytes(rank.logical_rows()));
+  if (!slots.ok()) return slots.status();
+  rank.expert_slots = *std::move(slots);
+  return absl::OkStatus();
 }
 
 EntryArguments EntryOf(const CudaRank& rank, const OperationDescriptor& descriptor,
@@ -123,6 +146,9 @@ EntryArguments EntryOf(const CudaRank& rank, const OperationDescriptor& descript
   entry.statement_hash = HashStatement(entry.statement);
   entry.timeout_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(rank.progress->timeout()));
   entry.flags = flags;
+  if (rank.slot < 0) return entry;
+  entry.slot = static_cast<uint32_t>(rank.slot) + 1;
+  entry.credit = rank.DeviceWordOf(rank.slot);
   return entry;
 }
 
@@ -142,6 +168,7 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   const auto priority =
       options.high_priority_stream ? StreamPriority::kHigh : StreamPriority::kNormal;
   if (absl::Status status = AllocateRank(rank, priority); !status.ok()) return status;
+  if (absl::Status status = AllocateRings(rank, options.rings); !status.ok()) return status;
   rank.plans = std::make_shared<PlanPool>(device, rank.geometry);
   // Ahead: an allocation may have to wait for the device, which may wait for this rank.
   auto first = rank.plans->Take();
@@ -150,6 +177,16 @@ absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& optio
   rank.progress = std::make_unique<Progress>(ProgressOptions{
       options.rank, options.generation, options.operation_timeout, options.warmup_timeout});
   return rank;
+}
+
+void UseSlot(CudaRank& rank, int32_t slot) {
+  rank.view.shards += rank.geometry.ranks * (slot - rank.slot);
+  rank.UseSlot(slot);
+}
+
+absl::Status QueueFreeSlot(CudaRank& rank, int32_t slot) {
+  const int error = LaunchFreeSlot(rank.target(), rank.view, rank.DeviceWordOf(slot));
+  return LaunchStatus(rank, error, "freeing of a slot");
 }
 
 OperationMark MarkOf(const CudaRank& rank, Operation operation) {
@@ -171,7 +208,7 @@ absl::Status BeginCollective(CudaRank& rank, Sequence sequence, Operation operat
 EntryArguments NoteEntry(CudaRank& rank, const OperationDescriptor& descriptor, uint32_t flags,
                          QueuedOperation queued) {
   rank.progress->ReachEntry();
-  queued.live_before = rank.live;
+  queued.live_before = rank.shard_live();
   queued.source_before = rank.source;
   rank.queued.push_back(std::move(queued));
   return EntryOf(rank, descriptor, flags);

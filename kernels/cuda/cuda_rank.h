@@ -78,6 +78,9 @@ struct CudaRank : RankShape {
   // Shard views, state, planning scratch, slot marks; lists of a source.
   std::unique_ptr<PrivateDeviceMemory> memory;
   std::unique_ptr<PinnedObject<HostPage>> page;
+  // Of dispatch-output slots, where there are some: a word each (kernels/rank/path_rings.h).
+  std::unique_ptr<PinnedMemory> slot_words;
+  std::unique_ptr<PrivateDeviceMemory> expert_slots;  // [slots, NvS, H], where there are some
   std::unique_ptr<PooledStream> stream;
   LaneBeside lane;                        // null before the first copies beside
   absl::optional<PrefetchBeside> beside;  // not joined yet
@@ -98,6 +101,13 @@ struct CudaRank : RankShape {
   std::vector<absl::Duration> durations;
   size_t operations_ended = 0;
 
+  uint64_t* WordOf(int32_t slot) const {  // as the host sees it
+    return reinterpret_cast<uint64_t*>(slot_words->host()) + slot;
+  }
+  uint64_t* DeviceWordOf(int32_t slot) const {
+    return reinterpret_cast<uint64_t*>(slot_words->device_address()) + slot;
+  }
+
   // Of kernels that reach into peers' memory, and of those that stay in this rank's.
   LaunchTarget target() const { return {(*stream)->get(), sms->sms(), programmatic_launch}; }
   LaunchTarget local_target() const { return {(*stream)->get(), local_sms, programmatic_launch}; }
@@ -107,6 +117,11 @@ struct CudaRank : RankShape {
 // Fills in everything. INVALID_ARGUMENT where this rank's shard has been used before.
 absl::StatusOr<CudaRank> CreateCudaRank(int device, const DataPathOptions& options,
                                         std::unique_ptr<SmBudget::Share> sms);
+
+// As RankShape::UseSlot, for what is launched from here on.
+void UseSlot(CudaRank& rank, int32_t slot);
+// Behind what is queued: the slot's word says that its last read has ended.
+absl::Status QueueFreeSlot(CudaRank& rank, int32_t slot);
 
 // Whether a collective operation may be queued at `sequence`. As Progress::Begin; where it skips a
 // sequence, the others are told where this rank is.

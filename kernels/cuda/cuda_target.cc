@@ -20,7 +20,8 @@ absl::StatusOr<const CudaTarget*> CudaTargetOf(const TargetPtr& target) {
 
 OperationMark NoteLocal(CudaRank& rank, Operation operation) {
   const OperationMark mark = MarkOf(rank, operation);
-  rank.queued.push_back({.mark = mark, .live_before = rank.live, .source_before = rank.source});
+  rank.queued.push_back(
+      {.mark = mark, .live_before = rank.shard_live(), .source_before = rank.source});
   return mark;
 }
 

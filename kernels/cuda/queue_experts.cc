@@ -148,7 +148,7 @@ absl::Status QueueJoin(CudaRank& rank) {
   OperationMark mark = MarkOf(rank, Operation::kPrefetchWeights);
   mark.sequence = beside.sequence.value;
   rank.queued.push_back({.mark = mark,
-                         .live_before = rank.live,
+                         .live_before = rank.shard_live(),
                          .source_before = rank.source,
                          .weights = beside.weights});
   return QueueStaleSlot(rank, *beside.plan);
@@ -180,7 +180,7 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   const bool in_shard = input.output == rank.own().rows;
   rank.queued.push_back({.mark = mark,
                          .spoils_shard = in_shard,
-                         .live_before = rank.live,
+                         .live_before = rank.shard_live(),
                          .source_before = rank.source,
                          .weights = {weights.layer, weights.version}});
   const int error = LaunchRunExperts(rank.target(), rank.view, mark, arguments);

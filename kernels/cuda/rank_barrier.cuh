@@ -110,6 +110,7 @@ __device__ inline void Announce(const PathView& path, const BarrierSite& site,
   record.sequence = mark.sequence;
   record.statement_hash = entry.statement_hash;
   record.flags = flags;
+  record.slot = entry.slot;
   StoreWords(&words.entry[parity], record);
   StoreRelease(&words.arrival, BarrierPosition(mark.sequence, Phase::kEntry));
 }
@@ -123,9 +124,9 @@ __device__ inline bool AllSayTheSame(const PathView& path, const BarrierSite& si
   const bool is_rank = peer < path.geometry.ranks;
   EntryRecord record;
   if (is_rank) record = LoadWords(&site.own->peers[peer].entry[parity]);
-  const bool differs =
-      is_rank && (record.sequence != mark.sequence ||
-                  record.statement_hash != entry.statement_hash || record.flags != entry.flags);
+  const bool differs = is_rank && (record.sequence != mark.sequence ||
+                                   record.statement_hash != entry.statement_hash ||
+                                   record.flags != entry.flags || record.slot != entry.slot);
   if (__syncthreads_or(differs ? 1 : 0) == 0) return true;
   __shared__ uint32_t claimed;
   if (peer == 0) claimed = ClaimReport(path, PathStop::kDecline) ? 1 : 0;
@@ -161,6 +162,16 @@ __device__ inline uint32_t EntryFlags(const PathView& path, const EntryArguments
   return flags;
 }
 
+// Whether what read the operation's slot last has ended, which is waited for until then. Orders:
+// its reads, on whatever stream, before the arrival of this rank, and so before what peers store.
+__device__ inline bool AwaitCredit(const PathView& path, const EntryArguments& entry,
+                                   uint64_t until_ns) {
+  while (LoadAcquire(entry.credit) == 0) {
+    if (LoadRelaxed(&path.page->abort) != 0 || DeviceTime() >= until_ns) return false;
+  }
+  return true;
+}
+
 // All threads of one block of at least kBarrierThreads. Tells every rank what this one says about
 // the operation and arrives; with `wait`, waits for all. True where the operation goes on here,
 // else the path has been stopped, or had been.
@@ -174,13 +185,19 @@ __device__ inline bool Enter(const PathView& path, const OperationMark& mark,
     flags = EntryFlags(path, entry, site);
     deadline_ns = DeviceTime() + entry.timeout_ns;
     path.state->deadline_ns = deadline_ns;
+    const bool waits = entry.slot != 0 && (flags & kEntryDeclined) == 0;
+    if (waits && !AwaitCredit(path, entry, deadline_ns - entry.timeout_ns / 2)) {
+      flags |= kEntryNoCredit;
+    }
   }
   __syncthreads();
   Announce(path, site, mark, entry, flags);
   if (!wait || !WaitForAll(path, site, mark, Phase::kEntry, deadline_ns)) return false;
   // A rank that declines has told the others; what they make of it is not its business.
   const bool declines = (entry.flags & kEntryDeclined) != 0;
-  return path.state->stop == 0 && !declines && AllSayTheSame(path, site, mark, entry);
+  const bool goes_on = path.state->stop == 0 && !declines && AllSayTheSame(path, site, mark, entry);
+  if (goes_on && entry.slot != 0 && threadIdx.x == 0) StoreRelaxed(entry.credit, 0);
+  return goes_on;
 }
 
 // All threads of the same block: this rank has done its part. True where all ranks have done

@@ -13,6 +13,9 @@ struct EntryArguments {
   uint64_t statement_hash = 0;
   uint64_t timeout_ns = 0;  // of the operation, from the moment it starts on the device
   uint32_t flags = 0;       // kEntry... of this rank; cancel, bad route and decline are added
+  uint32_t slot = 0;        // as in EntryRecord
+  // Of that slot, in host memory that the device sees: 1 where its last read has ended.
+  uint64_t* credit = nullptr;
 };
 
 }  // namespace perigee

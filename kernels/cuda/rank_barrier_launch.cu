@@ -17,7 +17,17 @@ __global__ void __launch_bounds__(kBarrierThreads)
   if (!Stopped(path)) Exit(path, mark, LoadBarrierSite(path));
 }
 
+// Orders: reads of kernels ahead before whoever loads the word with acquire.
+__global__ void FreeSlotKernel(PathView path, uint64_t* word) {
+  if (!Stopped(path)) StoreRelease(word, 1);
+}
+
 }  // namespace
+
+int LaunchFreeSlot(const LaunchTarget& target, const PathView& path, uint64_t* word) {
+  FreeSlotKernel<<<1, 1, 0, target.stream>>>(path, word);
+  return cudaGetLastError();
+}
 
 int LaunchEntryBarrier(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                        const EntryArguments& entry) {
@@ -36,6 +46,8 @@ int LaunchExitBarrier(const LaunchTarget& target, const PathView& path, const Op
   return cudaGetLastError();
 }
 
-int LoadRankBarrierKernels() { return LoadKernels(EntryBarrierKernel, ExitBarrierKernel); }
+int LoadRankBarrierKernels() {
+  return LoadKernels(EntryBarrierKernel, ExitBarrierKernel, FreeSlotKernel);
+}
 
 }  // namespace perigee

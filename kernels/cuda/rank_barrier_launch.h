@@ -18,6 +18,9 @@ int LaunchEntryBarrier(const LaunchTarget& target, const PathView& path, const O
 // The same without the wait, for a rank that is out of step: the others learn where it is.
 int LaunchArrival(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
                   const EntryArguments& entry);
+// Behind all that is ahead of it in the stream, unless the path has been stopped: the word of a
+// dispatch-output slot says that its last read has ended.
+int LaunchFreeSlot(const LaunchTarget& target, const PathView& path, uint64_t* word);
 int LaunchExitBarrier(const LaunchTarget& target, const PathView& path, const OperationMark& mark);
 
 // Loads the kernels, which their first launch would do at a worse time.

@@ -42,6 +42,15 @@ absl::Status WaitForWord(int device, CUstream_st* stream, const uint64_t* word, 
   return WaitForAddress(device, stream, reinterpret_cast<uint64_t>(word), value);
 }
 
+absl::Status WriteWordOnStream(int device, CUstream_st* stream, uint64_t* word, uint64_t value) {
+  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device);
+  if (!scope.ok()) return scope.status();
+  const auto address = reinterpret_cast<uint64_t>(word);
+  return CudaStatus(
+      scope->driver().cuStreamWriteValue64(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+      "writing a word on a caller's stream");
+}
+
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Register(int device,
                                                                              std::byte* memory,
                                                                              size_t size_bytes) {
@@ -73,11 +82,7 @@ uint64_t RegisteredMemory::AddressOf(const uint64_t* word) const {
 
 absl::Status RegisteredMemory::WriteOnStream(CUstream_st* stream, const uint64_t* word,
                                              uint64_t value) const {
-  const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(device_);
-  if (!scope.ok()) return scope.status();
-  return CudaStatus(scope->driver().cuStreamWriteValue64(stream, AddressOf(word), value,
-                                                         CU_STREAM_WRITE_VALUE_DEFAULT),
-                    "writing a word on a caller's stream");
+  return WriteWordOnStream(device_, stream, reinterpret_cast<uint64_t*>(AddressOf(word)), value);
 }
 
 absl::Status RegisteredMemory::WaitOnStream(CUstream_st* stream, const uint64_t* word,

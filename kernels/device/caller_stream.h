@@ -28,6 +28,10 @@ absl::StatusOr<bool> IsStreamDone(int device, CUstream_st* stream);
 // however long that takes. The waiting occupies no SM.
 absl::Status WaitForWord(int device, CUstream_st* stream, const uint64_t* word, uint64_t value);
 
+// When all submitted before has ended: the word at this address of the device is `value`. Where the
+// stream is captured, every time the graph runs.
+absl::Status WriteWordOnStream(int device, CUstream_st* stream, uint64_t* word, uint64_t value);
+
 // Host memory of this process, shared with others or not, that its device sees. Unregistered by its
 // destructor, which may wait for the device; the memory outlives it.
 class RegisteredMemory {

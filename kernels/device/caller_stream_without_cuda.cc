@@ -13,6 +13,10 @@ absl::Status WaitForWord(int, CUstream_st*, const uint64_t*, uint64_t) {
   return BuiltWithoutCuda();
 }
 
+absl::Status WriteWordOnStream(int, CUstream_st*, uint64_t*, uint64_t) {
+  return BuiltWithoutCuda();
+}
+
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Register(int, std::byte*,
                                                                              size_t) {
   return BuiltWithoutCuda();

@@ -1,7 +1,10 @@
 #include "kernels/host/collective.h"
 
+#include <atomic>
 #include <utility>
 
+#include "absl/time/time.h"
+#include "kernels/common/futex.h"
 #include "kernels/common/shared_words.h"
 
 namespace perigee {
@@ -50,6 +53,7 @@ void Collective::Publish(const OperationDescriptor& descriptor, uint32_t flags) 
   record.sequence = sequence;
   record.statement_hash = HashStatement(statement);
   record.flags = flags;
+  record.slot = credit_.slot;
   StoreShared(options_.shards[options_.rank.value].control->statement[parity], statement);
   for (const ShardView& shard : options_.shards) {
     StoreShared(shard.control->peers[options_.rank.value].entry[parity], record);
@@ -77,6 +81,8 @@ std::vector<RankEntry> Collective::ReadEntries() {
 
 absl::Status Collective::EnterBarrier(const OperationDescriptor& descriptor, uint32_t flags) {
   if (cancel_wanted_.load(std::memory_order_relaxed)) flags |= kEntryCancelWanted;
+  const bool waits = credit_.slot != 0 && (flags & kEntryDeclined) == 0;
+  if (waits && !AwaitCredit()) flags |= kEntryNoCredit;
   Publish(descriptor, flags);
   progress_.ReachEntry();
   return Wait(Phase::kEntry);
@@ -85,7 +91,22 @@ absl::Status Collective::EnterBarrier(const OperationDescriptor& descriptor, uin
 absl::Status Collective::Enter(const OperationDescriptor& descriptor, uint32_t flags) {
   if (absl::Status status = EnterBarrier(descriptor, flags); !status.ok()) return status;
   const Decision decision = Decide(progress_.sequence().value, ReadEntries());
-  return decision.reason == AbortReason::kNone ? absl::OkStatus() : progress_.Left(decision);
+  if (decision.reason != AbortReason::kNone) return progress_.Left(decision);
+  if (credit_.slot != 0) {
+    std::atomic_ref<uint64_t>(*credit_.word).store(0, std::memory_order_relaxed);
+  }
+  return absl::OkStatus();
+}
+
+bool Collective::AwaitCredit() const {
+  const std::atomic_ref<uint64_t> word(*credit_.word);
+  const absl::Duration limit = deadline_ - progress_.timeout() / 2;
+  while (word.load(std::memory_order_acquire) == 0) {
+    if (aborted() || barrier_.now() >= limit) return false;
+    FutexWait(*reinterpret_cast<uint32_t*>(credit_.word), 0,
+              absl::ToChronoNanoseconds(options_.wait_slice));
+  }
+  return true;
 }
 
 absl::Status Collective::Exit() {

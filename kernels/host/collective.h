@@ -34,6 +34,12 @@ struct CollectiveOptions {
   absl::Duration spin = absl::ZeroDuration();
 };
 
+// Of the dispatch-output slot that operations work on (kernels/buffer_rings.h).
+struct SlotCredit {
+  uint32_t slot = 0;         // as in EntryRecord; 0: none
+  uint64_t* word = nullptr;  // 1 where the last read of the slot has ended; others may set it
+};
+
 // Abort, RequestCancel and last_error: from any thread. The others: from one thread at a time. What
 // can follow a failure: kernels/rank/progress.h.
 class Collective {
@@ -50,6 +56,10 @@ class Collective {
   // that any rank does after it. Any error but OK means that no rank goes on, or that this rank
   // cannot. `flags`: kEntry... of this rank; a wish to cancel is added.
   absl::Status Enter(const OperationDescriptor& descriptor, uint32_t flags);
+
+  // Of the operations that follow. Each waits at its entry, for half of its timeout, for the word,
+  // and leaves with all ranks where that does not come (kDeclined). Where all go on it is cleared.
+  void UseCredit(const SlotCredit& credit) { credit_ = credit; }
 
   // Exit barrier of the operation entered. Orders: every rank's accesses to peers' memory in this
   // operation, before whatever any rank does next with its own.
@@ -83,6 +93,7 @@ class Collective {
   void Publish(const OperationDescriptor& descriptor, uint32_t flags);
   std::vector<RankEntry> ReadEntries();
   absl::Status Wait(Phase phase);
+  bool AwaitCredit() const;
   absl::Status Skipped(Operation operation);
 
   const CollectiveOptions options_;
@@ -90,6 +101,7 @@ class Collective {
   Progress progress_;
   std::atomic<bool> cancel_wanted_ = false;
   absl::Duration deadline_;  // of the operation begun
+  SlotCredit credit_;
 };
 
 }  // namespace perigee

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -106,6 +109,56 @@ TEST_F(CollectiveTest, TheDeadlineCountsFromTheBeginning) {
   EXPECT_EQ(record.phase, static_cast<uint32_t>(Phase::kEntry));
   EXPECT_EQ(record.rank, 1);
   EXPECT_EQ(record.awaited_rank, 0);
+}
+
+// A rank that waits for its slot reads the clock, and one that has arrived does, too: whichever of
+// them it is, the arrival says.
+TEST_F(CollectiveTest, ARankArrivesWhenTheLastReadOfItsSlotHasEnded) {
+  std::atomic<int> reads = 0;
+  Start(2, [&] {
+    ++reads;
+    return absl::ZeroDuration();
+  });
+  std::atomic<uint64_t> words[2] = {0, 1};
+  for (int rank = 0; rank < 2; ++rank) {
+    collectives_[rank]->UseCredit({3, reinterpret_cast<uint64_t*>(&words[rank])});
+  }
+  absl::Status status;
+  std::thread waiting([&] { status = Run(*collectives_[0], 1); });
+  // Begin reads it once.
+  while (reads < 4) std::this_thread::yield();
+  EXPECT_EQ(LoadShared(shards_[1]->control.peers[0].arrival), 0u);
+  words[0] = 1;
+  EXPECT_TRUE(Run(*collectives_[1], 1).ok());
+  waiting.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(LoadShared(shards_[1]->control.peers[0].entry[1]).slot, 3u);
+  // Both slots are taken now.
+  EXPECT_EQ(words[0], 0u);
+  EXPECT_EQ(words[1], 0u);
+}
+
+TEST_F(CollectiveTest, ARankWhoseSlotIsReadForHalfOfTheTimeoutMakesAllLeave) {
+  std::atomic<int> reads = 0;
+  // Both begin before the time comes.
+  Start(2, [&] { return ++reads > 2 ? absl::Seconds(150) : absl::ZeroDuration(); });
+  std::atomic<uint64_t> words[2] = {0, 1};
+  std::barrier<> together(2);
+  const auto statuses = OnAll([&](int rank, Collective& collective) {
+    collective.UseCredit({1, reinterpret_cast<uint64_t*>(&words[rank])});
+    absl::Status status = collective.Begin(Sequence(1), Operation::kDispatch);
+    together.arrive_and_wait();
+    return status.ok() ? collective.Enter(OperationDescriptor(), 0) : status;
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("rank 0 declined: what read its dispatch-output slot last has not ended"));
+  }
+  // Nobody has taken a slot.
+  EXPECT_EQ(words[0], 0u);
+  EXPECT_EQ(words[1], 1u);
 }
 
 TEST_F(CollectiveTest, RanksOfDifferentGenerationsDisagree) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/common/shared_words.h"
 #include "kernels/direct_publication.h"
@@ -10,6 +11,7 @@
 #include "kernels/host/combine.h"
 #include "kernels/host/dispatch.h"
 #include "kernels/host/host_rank.h"
+#include "kernels/host/memfd_memory.h"
 #include "kernels/host/owner_source.h"
 #include "kernels/host/prefetch.h"
 #include "kernels/host/produce.h"
@@ -18,6 +20,7 @@
 #include "kernels/host/run_experts.h"
 #include "kernels/owner_source.h"
 #include "kernels/rank/argument_checks.h"
+#include "kernels/rank/path_rings.h"
 #include "kernels/rank/plan_output.h"
 #include "kernels/row_producer.h"
 
@@ -39,12 +42,47 @@ std::unique_ptr<Collective> MakeCollective(const HostRank& rank, const DataPathO
   return std::make_unique<Collective>(std::move(collective));
 }
 
+// Operations have ended when their calls return: a slot is free when it is released.
+class HostRingSide final : public RingSide {
+ public:
+  // expert_memory: of the expert-output slots, null where there are none.
+  HostRingSide(HostRank& rank, std::unique_ptr<Memory> expert_memory)
+      : rank_(rank), words_(rank.slot_shards.size(), 1), expert_memory_(std::move(expert_memory)) {}
+
+  void UseSlot(int32_t slot) override {
+    rank_.UseSlot(slot);
+    if (slot < 0) return rank_.collective->UseCredit({});
+    rank_.collective->UseCredit({static_cast<uint32_t>(slot) + 1, WordOf(slot)});
+  }
+  absl::Status FreeInOrder(int32_t slot) override {
+    ReleaseWord(WordOf(slot)).Pass();
+    return absl::OkStatus();
+  }
+  absl::Status FreeOnStream(int32_t, CUstream_st*) override {
+    return absl::UnimplementedError("backend host has no streams, expected backend cuda");
+  }
+  uint64_t* WordOf(int32_t slot) const override { return &words_[slot]; }
+  BFloat16* ExpertRows(int32_t slot) const override {
+    return reinterpret_cast<BFloat16*>(expert_memory_->data() +
+                                       slot * rank_.row_bytes(rank_.logical_rows()));
+  }
+  uint32_t last_place() const override { return 0; }
+
+ private:
+  HostRank& rank_;
+  mutable std::vector<uint64_t> words_;
+  const std::unique_ptr<Memory> expert_memory_;
+};
+
 class HostDataPath final : public DataPath,
                            public DirectPublication,
                            public OwnerSource,
                            public RowProducer {
  public:
-  explicit HostDataPath(HostRank rank) : rank_(std::move(rank)) {}
+  HostDataPath(HostRank rank, const RingOptions& rings, std::unique_ptr<Memory> expert_memory)
+      : rank_(std::move(rank)),
+        ring_side_(rank_, std::move(expert_memory)),
+        rings_(rings, *this, rank_, ring_side_) {}
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
@@ -127,6 +165,7 @@ class HostDataPath final : public DataPath,
     return HostProduceInto(rank_, input, target);
   }
   RowProducer* producer() override { return this; }
+  BufferRings* rings() override { return &rings_; }
   absl::Status Decline(Sequence sequence) override { return rank_.collective->Decline(sequence); }
 
   // Every operation has ended when its call returns.
@@ -158,6 +197,8 @@ class HostDataPath final : public DataPath,
   }
 
   HostRank rank_;
+  HostRingSide ring_side_;
+  PathRings rings_;
 };
 
 }  // namespace
@@ -174,7 +215,14 @@ absl::StatusOr<std::unique_ptr<DataPath>> CreateHostDataPath(const DataPathOptio
   if (status = CheckFreshShard(rank, words.arrival); !status.ok()) return status;
   rank.pool = std::make_unique<ThreadPool>(options.threads);
   rank.collective = MakeCollective(rank, options, backend);
-  return std::make_unique<HostDataPath>(std::move(rank));
+  std::unique_ptr<Memory> expert_memory;
+  const size_t expert_bytes = options.rings.expert_slots * rank.row_bytes(rank.logical_rows());
+  if (expert_bytes > 0) {
+    auto memory = AllocateAnonymous(expert_bytes);
+    if (!memory.ok()) return memory.status();
+    expert_memory = *std::move(memory);
+  }
+  return std::make_unique<HostDataPath>(std::move(rank), options.rings, std::move(expert_memory));
 }
 
 }  // namespace perigee

@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-inline constexpr uint32_t kDataPathAbi = 3;
+inline constexpr uint32_t kDataPathAbi = 4;
 
 }  // namespace perigee
 

@@ -31,13 +31,16 @@ inline constexpr uint32_t kEntryCancelWanted = 1u << 0;
 inline constexpr uint32_t kEntryDeclined = 1u << 1;
 inline constexpr uint32_t kEntryGathersWeights = 1u << 2;  // combine only; must agree
 inline constexpr uint32_t kEntryBadRoute = 1u << 3;        // details: PlanningHeader
+inline constexpr uint32_t kEntryNoCredit = 1u << 4;        // EntryRecord::slot is still being read
 
 // Sent to every peer before the arrival at an entry barrier.
 struct EntryRecord {
   uint64_t sequence = 0;  // of the operation this record is for: a stale record is recognised by it
   uint64_t statement_hash = 0;  // HashStatement
   uint32_t flags = 0;           // kEntry...
-  uint32_t reserved = 0;
+  // 1 + the dispatch-output slot that the operation writes; must agree. Unless kEntryNoCredit says
+  // otherwise it is this rank's credit: whoever read the slot last has done so. 0: none.
+  uint32_t slot = 0;
 };
 static_assert(sizeof(EntryRecord) == 24);
 

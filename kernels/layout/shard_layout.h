@@ -2,7 +2,9 @@
 // rank of a group has the same layout. Host and device code, coordinator and client (sizes) use it.
 //
 // It has two parts, which may be memory apart: the words by which ranks understand each other, and
-// the rows with their weights, which a local client may have, too.
+// the rows with their weights, which a local client may have, too. Where a buffer has
+// dispatch-output slots (kernels/buffer_rings.h), the second part goes on with an area of rows and
+// weights for each.
 #ifndef PERIGEE_KERNELS_LAYOUT_SHARD_LAYOUT_H_
 #define PERIGEE_KERNELS_LAYOUT_SHARD_LAYOUT_H_
 
@@ -56,15 +58,19 @@ struct ShardLayout {
   size_t duplicate_ordinal = 0;
   size_t rows = 0;  // a multiple of the granularity; the second part begins with them
   size_t row_weights = 0;
+  size_t area_bytes = 0;     // of rows with their weights; a slot's area follows the one before it
+  int32_t ring_slots = 0;    // areas besides the first
   int64_t logical_rows = 0;  // NvS
   int64_t padded_rows = 0;   // NvS_padded: the rows' bytes are a multiple of the granularity
   size_t size_bytes = 0;     // of the whole shard, a multiple of the granularity
 
-  // The geometry is valid (kernels/plan/validate.h), hidden > 0 and granularity_bytes a power of
-  // two of at least 64.
+  // The geometry is valid (kernels/plan/validate.h), hidden > 0, ring_slots >= 0 and
+  // granularity_bytes a power of two of at least 64.
   PERIGEE_HOST_DEVICE static constexpr ShardLayout Create(
-      const Geometry& geometry, int32_t hidden, size_t granularity_bytes = kHostGranularityBytes) {
+      const Geometry& geometry, int32_t hidden, int32_t ring_slots = 0,
+      size_t granularity_bytes = kHostGranularityBytes) {
     ShardLayout layout;
+    layout.ring_slots = ring_slots;
     layout.logical_rows = geometry.logical_rows();
     layout.padded_rows = PadRows(layout.logical_rows, hidden, granularity_bytes);
     LayoutWalk walk;
@@ -75,7 +81,8 @@ struct ShardLayout {
     layout.duplicate_ordinal = walk.Place<uint8_t>(layout.logical_rows);
     layout.rows = walk.Place<BFloat16>(layout.padded_rows * hidden, granularity_bytes);
     layout.row_weights = walk.Place<float>(layout.logical_rows);
-    layout.size_bytes = walk.size_bytes(granularity_bytes);
+    layout.area_bytes = walk.size_bytes(granularity_bytes) - layout.rows;
+    layout.size_bytes = layout.rows + layout.area_bytes * (1 + static_cast<size_t>(ring_slots));
     return layout;
   }
 
@@ -93,6 +100,11 @@ struct ShardLayout {
                      reinterpret_cast<uint8_t*>(words + duplicate_ordinal),
                      reinterpret_cast<BFloat16*>(rows_part),
                      reinterpret_cast<float*>(rows_part + row_weights_in_part())};
+  }
+  // The same where rows and weights are those of a slot, in [0, ring_slots).
+  PERIGEE_HOST_DEVICE ShardView SlotView(std::byte* words, std::byte* rows_part,
+                                         int32_t slot) const {
+    return View(words, rows_part + area_bytes * (1 + static_cast<size_t>(slot)));
   }
   // Of a shard in one piece.
   PERIGEE_HOST_DEVICE ShardView View(std::byte* base) const { return View(base, base + rows); }

@@ -33,7 +33,7 @@ TEST(ShardLayoutTest, PartsFollowEachOtherWithoutOverlap) {
       for (int32_t tokens : {0, 1, 300}) {
         const Geometry geometry = {
             .ranks = 3, .experts = 9, .tokens = tokens, .topk = 5, .slots = 3};
-        const ShardLayout layout = ShardLayout::Create(geometry, hidden, granularity);
+        const ShardLayout layout = ShardLayout::Create(geometry, hidden, 0, granularity);
         size_t end = 0;
         for (const Part& part : PartsOf(layout, geometry, hidden)) {
           EXPECT_GE(part.offset, end);
@@ -47,6 +47,29 @@ TEST(ShardLayoutTest, PartsFollowEachOtherWithoutOverlap) {
         EXPECT_EQ(layout.words_bytes() + layout.rows_bytes(), layout.size_bytes);
       }
     }
+  }
+}
+
+// Without slots the layout is what it was; each adds an area like the shard's, at a whole page.
+TEST(ShardLayoutTest, EachSlotAddsAnAreaOfRowsAndWeights) {
+  const Geometry geometry = {.ranks = 2, .experts = 4, .tokens = 300, .topk = 5, .slots = 2};
+  const ShardLayout without = ShardLayout::Create(geometry, 24);
+  const ShardLayout with = ShardLayout::Create(geometry, 24, 3);
+  EXPECT_EQ(without.area_bytes, without.rows_bytes());
+  EXPECT_EQ(with.words_bytes(), without.words_bytes());
+  EXPECT_EQ(with.size_bytes, without.size_bytes + 3 * without.rows_bytes());
+  std::byte* const rows = nullptr;
+  std::byte* const words = nullptr;
+  const ShardView shard = with.View(words, rows);
+  for (int32_t slot = 0; slot < 3; ++slot) {
+    const ShardView view = with.SlotView(words, rows, slot);
+    EXPECT_EQ(view.duplicate_primary, shard.duplicate_primary);
+    const auto offset = [](const void* at) { return reinterpret_cast<uintptr_t>(at); };
+    EXPECT_EQ(offset(view.rows), (1 + slot) * without.rows_bytes());
+    EXPECT_EQ(offset(view.rows) % kHostGranularityBytes, 0u);
+    EXPECT_EQ(offset(view.row_weights) - offset(view.rows), without.row_weights_in_part());
+    EXPECT_LE(offset(view.row_weights) + geometry.logical_rows() * sizeof(float),
+              (2 + slot) * without.rows_bytes());
   }
 }
 

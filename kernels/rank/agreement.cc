@@ -77,6 +77,10 @@ std::string DescribeDifference(int32_t rank, const Statement& theirs, int32_t sp
   return absl::StrJoin(differences, "; ");
 }
 
+std::string DescribeSlot(uint32_t slot) {
+  return slot == 0 ? "the shard" : absl::StrCat("dispatch-output slot ", slot - 1);
+}
+
 Decision FindDisagreement(absl::Span<const RankEntry> entries) {
   const int32_t spokesman = Spokesman(entries);
   for (size_t rank = 0; rank < entries.size(); ++rank) {
@@ -97,6 +101,12 @@ Decision FindDisagreement(absl::Span<const RankEntry> entries) {
       decision.text =
           absl::StrCat("rank ", rank, gathers ? " gathers" : " does not gather",
                        " route weights, rank ", spokesman, gathers ? " does not" : " does");
+      return decision;
+    }
+    if (entry.record.slot != entries[spokesman].record.slot) {
+      decision.text =
+          absl::StrCat("rank ", rank, " writes ", DescribeSlot(entry.record.slot), ", rank ",
+                       spokesman, " ", DescribeSlot(entries[spokesman].record.slot));
       return decision;
     }
   }
@@ -170,6 +180,9 @@ Decision Decide(uint64_t sequence, absl::Span<const RankEntry> entries) {
   decision = FindFlag(entries, kEntryDeclined, AbortReason::kDeclined, "declined");
   if (decision.reason != AbortReason::kNone) return decision;
   decision = FindDisagreement(entries);
+  if (decision.reason != AbortReason::kNone) return decision;
+  decision = FindFlag(entries, kEntryNoCredit, AbortReason::kDeclined,
+                      "declined: what read its dispatch-output slot last has not ended");
   if (decision.reason != AbortReason::kNone) return decision;
   decision = FindBadRoute(entries);
   if (decision.reason != AbortReason::kNone) return decision;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/layout/source_layout.h"
 #include "kernels/plan/validate.h"
+#include "kernels/rank/ring_options.h"
 
 namespace perigee {
 namespace {
@@ -177,6 +178,7 @@ absl::Status CheckDataPathOptions(const DataPathOptions& options, size_t granula
                                                    absl::FormatDuration(options.warmup_timeout),
                                                    ", expected 0 or more"));
   }
+  if (absl::Status status = CheckRingOptions(options); !status.ok()) return status;
   if (absl::Status status = CheckIdentity(options); !status.ok()) return status;
   if (absl::Status status = CheckShards(options, granularity_bytes); !status.ok()) return status;
   return CheckSources(options, granularity_bytes);
@@ -189,12 +191,18 @@ RankShape MakeRankShape(const DataPathOptions& options) {
   shape.rank = options.rank;
   shape.buffer = options.buffer;
   shape.generation = options.generation;
-  shape.layout = ShardLayout::Create(options.geometry, options.hidden);
+  const int32_t slots = options.rings.dispatch_slots;
+  shape.layout = ShardLayout::Create(options.geometry, options.hidden, slots);
+  shape.slot_shards.resize(slots);
+  shape.slot_live.resize(slots);
   for (size_t rank = 0; rank < options.shards.size(); ++rank) {
     std::byte* const words = options.shards[rank];
     std::byte* const rows =
         options.shard_rows.empty() ? words + shape.layout.rows : options.shard_rows[rank];
     shape.shards.push_back(shape.layout.View(words, rows));
+    for (int32_t slot = 0; slot < slots; ++slot) {
+      shape.slot_shards[slot].push_back(shape.layout.SlotView(words, rows, slot));
+    }
   }
   const SourceLayout source = SourceLayout::Create(options.geometry, options.hidden);
   for (std::byte* const base : options.sources) shape.sources.push_back(source.View(base));
@@ -227,7 +235,7 @@ absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const v
     return bytes > 0 && begin + bytes > first && begin < first + part_bytes;
   };
   if (!meets(shape.own().control, shape.layout.words_bytes()) &&
-      !meets(shape.own().rows, shape.layout.rows_bytes())) {
+      !meets(shape.rows_part(), shape.layout.rows_bytes())) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/ids.h"
@@ -39,8 +40,29 @@ struct RankShape {
   LiveRows live;
   std::vector<SourceShardView> sources;  // [R] as mapped here, or none
   Sequence source;                       // of the source view that lives; 0: none
+  // Of each dispatch-output slot: the ranks' shards with its rows in the place of theirs, and what
+  // these are. While operations work on a slot (UseSlot) the shard's own are kept in its place.
+  std::vector<std::vector<ShardView>> slot_shards;
+  std::vector<LiveRows> slot_live;
+  int32_t slot = -1;  // in use, -1: none
 
   const ShardView& own() const { return shards[rank.value]; }
+  // The operations that follow have rows and weights of a slot, -1: of the shard.
+  void UseSlot(int32_t next) {
+    for (const int32_t changed : {slot, next}) {
+      if (changed < 0) continue;
+      std::swap(shards, slot_shards[changed]);
+      std::swap(live, slot_live[changed]);
+    }
+    slot = next;
+  }
+  // Of the shard, also while a slot is in use.
+  const LiveRows& shard_live() const { return slot < 0 ? live : slot_live[slot]; }
+  // Where this rank's part with rows begins: those of the shard, then those of slots.
+  const std::byte* rows_part() const {
+    return reinterpret_cast<const std::byte*>(slot < 0 ? own().rows
+                                                       : slot_shards[slot][rank.value].rows);
+  }
   int32_t logical_rows() const { return static_cast<int32_t>(layout.logical_rows); }
   // bytes of `rows` rows of H elements.
   size_t row_bytes(int64_t rows) const {

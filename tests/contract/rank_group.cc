@@ -45,7 +45,8 @@ T* PointerOf(const absl::optional<DeviceArray<T>>& array) {
 
 RankGroup::RankGroup(const RankBackends& backends, const RankGroupOptions& options)
     : backends_(backends), options_(options) {
-  const ShardLayout layout = ShardLayout::Create(options.geometry, options.hidden);
+  const ShardLayout layout =
+      ShardLayout::Create(options.geometry, options.hidden, options.rings.dispatch_slots);
   for (int32_t rank = 0; rank < ranks(); ++rank) {
     const size_t bytes = options.own_mappings ? layout.words_bytes() : layout.size_bytes;
     auto shard = backend(rank).AllocateShared(bytes, PeerAccess::kReadWrite);
@@ -108,6 +109,7 @@ void RankGroup::MapShards() {
     path.warmup_timeout = options_.warmup_timeout;
     path.threads = options_.threads;
     path.intermediate = options_.intermediate;
+    path.rings = options_.rings;
     for (int32_t peer = 0; peer < ranks(); ++peer) {
       const Memory& shard = *shards_[peer];
       if (peer == rank || !options_.own_mappings) {

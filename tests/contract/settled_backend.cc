@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/buffer_rings.h"
 #include "kernels/direct_publication.h"
 #include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
@@ -11,12 +12,72 @@
 namespace perigee {
 namespace {
 
+template <typename T>
+absl::StatusOr<T> SettleValueOf(DataPath& path, absl::StatusOr<T> value) {
+  if (!value.ok()) return value;
+  absl::Status status = path.Synchronize();
+  if (!status.ok()) return status;
+  return value;
+}
+
+class SettledRings final : public BufferRings {
+ public:
+  explicit SettledRings(DataPath& path) : path_(path) {}
+
+  absl::StatusOr<SlotDispatched> Dispatch(Sequence sequence, const DispatchInput& input,
+                                          const PlanArrays& plan_output) override {
+    return SettleValueOf(path_, rings().Dispatch(sequence, input, plan_output));
+  }
+  absl::StatusOr<RingSlot> DispatchWithPlan(Sequence sequence, const PlanPtr& plan,
+                                            const DispatchInput& input) override {
+    return SettleValueOf(path_, rings().DispatchWithPlan(sequence, plan, input));
+  }
+  absl::StatusOr<RingSlot> RunExperts(const RingSlot& slot, const PlanPtr& plan,
+                                      const ExpertWeights& weights,
+                                      const SlotExperts& experts) override {
+    return SettleValueOf(path_, rings().RunExperts(slot, plan, weights, experts));
+  }
+  absl::Status Combine(Sequence sequence, const PlanPtr& plan, const RingSlot& slot,
+                       const float* row_weights, const CombineOutput& output) override {
+    absl::Status status = rings().Combine(sequence, plan, slot, row_weights, output);
+    return status.ok() ? path_.Synchronize() : status;
+  }
+  absl::StatusOr<RingSlot> AcquireExpertOutput(const PlanPtr& plan) override {
+    return rings().AcquireExpertOutput(plan);
+  }
+  absl::Status Release(const RingSlot& slot) override {
+    absl::Status status = rings().Release(slot);
+    return status.ok() ? path_.Synchronize() : status;
+  }
+  absl::Status ReleaseOnStream(const RingSlot& slot, CUstream_st* stream) override {
+    return rings().ReleaseOnStream(slot, stream);
+  }
+  absl::StatusOr<ReleaseWord> ReleaseByWord(const RingSlot& slot) override {
+    return rings().ReleaseByWord(slot);
+  }
+  absl::Status CaptureRelease(int32_t index, CUstream_st* stream) override {
+    return rings().CaptureRelease(index, stream);
+  }
+  SlotState Probe(const RingSlot& slot) const override { return rings().Probe(slot); }
+  absl::StatusOr<SlotMemory> MemoryOf(const RingSlot& slot) const override {
+    return rings().MemoryOf(slot);
+  }
+  int32_t slots(RingKind ring) const override { return rings().slots(ring); }
+  int32_t acquired(RingKind ring) const override { return rings().acquired(ring); }
+
+ private:
+  BufferRings& rings() const { return *path_.rings(); }
+
+  DataPath& path_;
+};
+
 class SettledDataPath final : public DataPath,
                               public DirectPublication,
                               public OwnerSource,
                               public RowProducer {
  public:
-  explicit SettledDataPath(std::unique_ptr<DataPath> path) : path_(std::move(path)) {}
+  explicit SettledDataPath(std::unique_ptr<DataPath> path)
+      : path_(std::move(path)), rings_(*path_) {}
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {
@@ -82,6 +143,7 @@ class SettledDataPath final : public DataPath,
     return Settle(path_->producer()->ProduceInto(input, target));
   }
   RowProducer* producer() override { return path_->producer() == nullptr ? nullptr : this; }
+  BufferRings* rings() override { return path_->rings() == nullptr ? nullptr : &rings_; }
   absl::Status Decline(Sequence sequence) override { return Settle(path_->Decline(sequence)); }
   absl::Status Synchronize() override { return path_->Synchronize(); }
 
@@ -99,16 +161,14 @@ class SettledDataPath final : public DataPath,
  private:
   template <typename T>
   absl::StatusOr<T> SettleValue(absl::StatusOr<T> value) {
-    if (!value.ok()) return value;
-    absl::Status status = path_->Synchronize();
-    if (!status.ok()) return status;
-    return value;
+    return SettleValueOf(*path_, std::move(value));
   }
   absl::Status Settle(absl::Status status) {
     return status.ok() ? path_->Synchronize() : std::move(status);
   }
 
   const std::unique_ptr<DataPath> path_;
+  SettledRings rings_;
 };
 
 class SettledBackend final : public ForwardingBackend {

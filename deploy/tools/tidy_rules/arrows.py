@@ -11,7 +11,7 @@ from tidy_rules.source_tree import Finding
 _KERNELS_BACKEND = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
                     "kernels/rank", "kernels/backend.h", "kernels/direct_publication.h",
                     "kernels/owner_source.h", "kernels/mapping_access.h",
-                    "kernels/row_producer.h"]
+                    "kernels/row_producer.h", "kernels/buffer_rings.h"]
 _SERVER_OUTSIDE = ["proto", "kernels/common", "kernels/layout", "kernels/plan",
                    "server/wire_time.h"]
 _WORKER_OUTSIDE = ["proto", "kernels"]
@@ -26,7 +26,8 @@ FOLDERS = {
     "kernels/device": ["kernels/common", "kernels/layout", "kernels/backend.h"],
     "kernels/rank": ["kernels/common", "kernels/layout", "kernels/plan", "kernels/backend.h",
                      "kernels/direct_publication.h", "kernels/owner_source.h",
-                     "kernels/mapping_access.h", "kernels/row_producer.h"],
+                     "kernels/mapping_access.h", "kernels/row_producer.h",
+                     "kernels/buffer_rings.h"],
     "kernels/staged": _KERNELS_BACKEND,
     "kernels/host": _KERNELS_BACKEND,
     "kernels/cuda": _KERNELS_BACKEND + ["kernels/device", "kernels/staged"],
