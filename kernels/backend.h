@@ -160,10 +160,6 @@ enum class RowsAfterwards {
   kCopied,  // likewise, but has copied them
 };
 
-// Most slots of a ring.
-inline constexpr int32_t kMaxRingSlots = 64;
-constexpr bool IsRingCount(int32_t slots) { return slots >= 0 && slots <= kMaxRingSlots; }
-
 // Rings of slots (kernels/buffer_rings.h); 0: off, and no memory is taken.
 struct RingOptions {
   int32_t dispatch_slots = 0;  // the same on all ranks; shards are laid out with them

@@ -72,8 +72,10 @@ struct SlotDispatched {
 
 struct SlotExperts {
   bool apply_route_weights = false;  // the slot's own row weights
-  BFloat16* output = nullptr;        // [NvS, H] outside the shard; null: an expert-output slot
-  bool keeps_rows = false;           // the dispatch-output slot is not released
+  // [NvS, H]: the shard's rows, which a combine then takes in place, or memory outside the shard;
+  // null: an expert-output slot.
+  BFloat16* output = nullptr;
+  bool keeps_rows = false;  // the dispatch-output slot is not released
 };
 
 // A word that says that a last read has ended. Any thread may do so, once.
@@ -125,6 +127,9 @@ class BufferRings {
   // has this dispatch-output slot when the graph runs, and releases nothing: ReleaseByWord does,
   // once for each run. With backend cuda.
   virtual absl::Status CaptureRelease(int32_t index, CUstream_st* stream) = 0;
+
+  // Releases all that are acquired, as Release does: what they hold is given up.
+  virtual absl::Status ReleaseAll() = 0;
 
   // These change nothing, whatever they are asked.
   virtual SlotState Probe(const RingSlot& slot) const = 0;

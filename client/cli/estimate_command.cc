@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/flags.h"
 #include "client/cli/output.h"
+#include "kernels/layout/rings.h"
 #include "kernels/plan/footprint.h"
 #include "kernels/plan/validate.h"
 
@@ -53,6 +54,11 @@ void AddFlags(FlagSet& flags, Options& options) {
                 &options.shape.weight_scales);
   flags.Boolean("gradients", "hold the gradients of these weights, too", &options.shape.gradients);
   flags.Boolean("source", "hold an owner-sharded source, too", &options.shape.source);
+  flags.Optional("dispatch-output-slots", "N",
+                 "areas of rows besides the shard's own (docs/rings.md)",
+                 &options.shape.dispatch_output_slots, 0, kMaxRingSlots);
+  flags.Optional("expert-output-slots", "N", "the same for what experts give",
+                 &options.shape.expert_output_slots, 0, kMaxRingSlots);
   flags.Optional("memory", "BYTES",
                  "memory of each rank's device, such as 80GiB (default: this machine's, which all "
                  "ranks share)",
@@ -120,6 +126,8 @@ std::string ReportJson(const Options& options, const Footprint& footprint, const
   json.Field("weight_scales", options.shape.weight_scales);
   json.Field("gradients", options.shape.gradients);
   json.Field("source", options.shape.source);
+  json.Field("dispatch_output_slots", options.shape.dispatch_output_slots);
+  json.Field("expert_output_slots", options.shape.expert_output_slots);
   json.Key("buffer_bytes_per_rank");
   json.BeginObject();
   for (const BufferBytes& buffer : footprint.buffers) json.Field(buffer.name, buffer.bytes);

@@ -6,9 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "kernels/layout/geometry.h"
-#include "kernels/layout/gradients_layout.h"
-#include "kernels/layout/source_layout.h"
+#include "client/cli/buffer_parts.h"
 
 namespace perigee {
 namespace {
@@ -111,24 +109,9 @@ int64_t TotalBytes(const v1::Buffer& buffer) {
   return static_cast<int64_t>(total);
 }
 
-// What a rank keeps of the buffer's gradients; none: none, or no rank has told its bytes yet.
-absl::optional<uint64_t> GradientBytes(const v1::Buffer& buffer) {
-  const v1::BufferShape& shape = buffer.shape();
-  const int32_t ranks = buffer.rank_bytes_size();
-  if (!shape.gradients() || ranks == 0) return absl::nullopt;
-  return GradientBlockLayout::Create({shape.hidden(), shape.intermediate()}, shape.slots(),
-                                     shape.experts() / ranks, shape.layers())
-      .size_bytes;
-}
-
-// What a rank keeps of its own tokens for others to read; none: the buffer has no source storage.
-absl::optional<uint64_t> SourceBytes(const v1::Buffer& buffer) {
-  const v1::BufferShape& shape = buffer.shape();
-  if (!shape.source_storage()) return absl::nullopt;
-  Geometry geometry;
-  geometry.tokens = shape.tokens();
-  geometry.topk = shape.topk();
-  return SourceLayout::Create(geometry, shape.hidden()).size_bytes;
+void BytesField(JsonWriter& json, absl::string_view name, const absl::optional<uint64_t>& bytes) {
+  json.Key(name);
+  bytes ? json.Value(*bytes) : json.Null();
 }
 
 }  // namespace
@@ -244,6 +227,12 @@ Facts FactsOf(const v1::Buffer& buffer) {
   if (const absl::optional<uint64_t> bytes = SourceBytes(buffer)) {
     facts.push_back({"source", FormatBytes(static_cast<int64_t>(*bytes)) + " a rank"});
   }
+  if (const absl::optional<uint64_t> bytes = OutputSlotBytes(buffer)) {
+    facts.push_back(
+        {"output slots", absl::StrCat(shape.dispatch_output_slots(), " of dispatches, ",
+                                      shape.expert_output_slots(), " of experts, ",
+                                      FormatBytes(static_cast<int64_t>(*bytes)), " a rank")});
+  }
   if (buffer.operation_timeout_ms() != 0) {
     facts.push_back({"operation timeout", absl::StrCat(buffer.operation_timeout_ms(), " ms")});
   }
@@ -347,20 +336,13 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("weight_scales", shape.weight_scales());
   json.Field("refetch", shape.refetch());
   json.Field("gradients", shape.gradients());
-  json.Key("gradient_bytes_per_rank");
-  if (const absl::optional<uint64_t> bytes = GradientBytes(buffer)) {
-    json.Value(*bytes);
-  } else {
-    json.Null();
-  }
+  BytesField(json, "gradient_bytes_per_rank", GradientBytes(buffer));
   json.Field("peer_store", shape.peer_store());
   json.Field("source_storage", shape.source_storage());
-  json.Key("source_bytes_per_rank");
-  if (const absl::optional<uint64_t> bytes = SourceBytes(buffer)) {
-    json.Value(*bytes);
-  } else {
-    json.Null();
-  }
+  BytesField(json, "source_bytes_per_rank", SourceBytes(buffer));
+  json.Field("dispatch_output_slots", int32_t{shape.dispatch_output_slots()});
+  json.Field("expert_output_slots", int32_t{shape.expert_output_slots()});
+  BytesField(json, "output_slot_bytes_per_rank", OutputSlotBytes(buffer));
   json.Field("operation_timeout_ms", int64_t{buffer.operation_timeout_ms()});
   json.Field("warmup_timeout_ms", int64_t{buffer.warmup_timeout_ms()});
   json.Field("sms", int32_t{buffer.sms()});

@@ -50,6 +50,26 @@ TEST(GetViewsTest, AWorkerWithoutAGroupHasNoRank) {
   EXPECT_THAT(FactsOf(worker), testing::Contains(Pair("rank", "0")));
 }
 
+TEST(GetViewsTest, OutputSlotsAreShownWithTheirBytes) {
+  v1::Buffer buffer;
+  buffer.mutable_shape()->set_tokens(10);
+  buffer.mutable_shape()->set_hidden(16);
+  buffer.mutable_shape()->set_topk(2);
+  buffer.mutable_shape()->set_experts(4);
+  buffer.mutable_shape()->set_token_padding(4);
+  buffer.add_rank_bytes(1 << 20);
+  buffer.add_rank_bytes(1 << 20);
+  EXPECT_THAT(Json(buffer), HasSubstr("\"output_slot_bytes_per_rank\": null"));
+  buffer.mutable_shape()->set_dispatch_output_slots(3);
+  buffer.mutable_shape()->set_expert_output_slots(2);
+  // 32 rows of 32 bytes; with their weights, up to whole pages.
+  EXPECT_THAT(Json(buffer), HasSubstr("\"output_slot_bytes_per_rank\": 26624"));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"dispatch_output_slots\": 3"));
+  EXPECT_THAT(
+      FactsOf(buffer),
+      testing::Contains(Pair("output slots", "3 of dispatches, 2 of experts, 26.00 KiB a rank")));
+}
+
 TEST(GetViewsTest, SocketsAreNotShown) {
   v1::Worker worker;
   worker.set_socket_path("/secret/socket");

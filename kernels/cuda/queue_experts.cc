@@ -177,7 +177,7 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   arguments.tiles = scratch->tiles;
   arguments.tile_count = scratch->tile_count;
   const OperationMark mark = MarkOf(rank, Operation::kRunExperts);
-  const bool in_shard = input.output == rank.own().rows;
+  const bool in_shard = input.output == rank.shard_rows();
   rank.queued.push_back({.mark = mark,
                          .spoils_shard = in_shard,
                          .live_before = rank.shard_live(),
@@ -185,10 +185,10 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
                          .weights = {weights.layer, weights.version}});
   const int error = LaunchRunExperts(rank.target(), rank.view, mark, arguments);
   if (status = LaunchStatus(rank, error, "run experts"); !status.ok()) return status;
-  // In place: what was dispatched has become expert output of the same plan.
+  // In place what was dispatched has become expert output of the same plan.
   if (in_shard) {
-    rank.live.rows = (*plan)->tag().sequence;
-    rank.live.target = Sequence(0);
+    rank.shard_live().rows = (*plan)->tag().sequence;
+    rank.shard_live().target = Sequence(0);
   }
   return absl::OkStatus();
 }

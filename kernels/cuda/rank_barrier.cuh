@@ -185,7 +185,7 @@ __device__ inline bool Enter(const PathView& path, const OperationMark& mark,
     flags = EntryFlags(path, entry, site);
     deadline_ns = DeviceTime() + entry.timeout_ns;
     path.state->deadline_ns = deadline_ns;
-    const bool waits = entry.slot != 0 && (flags & kEntryDeclined) == 0;
+    const bool waits = wait && entry.slot != 0 && (flags & kEntryDeclined) == 0;
     if (waits && !AwaitCredit(path, entry, deadline_ns - entry.timeout_ns / 2)) {
       flags |= kEntryNoCredit;
     }

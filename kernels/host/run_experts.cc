@@ -116,15 +116,16 @@ absl::Status HostRunExperts(HostRank& rank, const PlanPtr& handle, const ExpertW
   const absl::StatusOr<Work> work = PlanWork(rank, **plan, access, weights);
   if (!work.ok()) return work.status();
 
-  const bool in_shard = input.output == rank.own().rows;
-  if (in_shard) rank.live.rows = rank.live.target = Sequence(0);
+  const bool in_shard = input.output == rank.shard_rows();
+  LiveRows& live = rank.shard_live();
+  if (in_shard) live.rows = live.target = Sequence(0);
   RunChunks(rank, *work, weights.shape, input);
   ZeroOutputPadding(rank, **plan, input.output);
   if (status = rank.collective->CheckNotAborted(); !status.ok()) return status;
   status = CheckHomesAfterwards(rank, access, *work, weights);
   if (!status.ok()) return status;
-  // In place: what was dispatched has become expert output of the same plan.
-  if (in_shard) rank.live.rows = (*plan)->tag().sequence;
+  // In place what was dispatched has become expert output of the same plan.
+  if (in_shard) live.rows = (*plan)->tag().sequence;
   return absl::OkStatus();
 }
 

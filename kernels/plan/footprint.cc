@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/common/bfloat16.h"
 #include "kernels/layout/gradients_layout.h"
+#include "kernels/layout/rings.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/source_layout.h"
 #include "kernels/layout/weights_layout.h"
@@ -36,6 +37,11 @@ absl::Status Validate(const FootprintShape& shape) {
   if (shape.weight_scales && shape.intermediate == 0) {
     return absl::InvalidArgumentError("weight scales are wanted and intermediate is 0");
   }
+  if (!IsRingCount(shape.dispatch_output_slots) || !IsRingCount(shape.expert_output_slots)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dispatch-output slots is ", shape.dispatch_output_slots, ", expert-output slots ",
+        shape.expert_output_slots, ", expected 0 to ", kMaxRingSlots, " of each"));
+  }
   if (!shape.gradients) return absl::OkStatus();
   if (shape.intermediate == 0) {
     return absl::InvalidArgumentError("gradients are wanted and intermediate is 0");
@@ -55,7 +61,16 @@ void AddShard(const ShardLayout& layout, std::vector<BufferBytes>& buffers) {
   add("control_words", layout.control, layout.duplicate_primary);
   add("duplicate_maps", layout.duplicate_primary, layout.rows);
   add("hidden_shard", layout.rows, layout.row_weights);
-  add("route_weight_shard", layout.row_weights, layout.size_bytes);
+  add("route_weight_shard", layout.row_weights, layout.rows + layout.area_bytes);
+  if (layout.ring_slots == 0) return;
+  add("dispatch_output_slots", layout.rows + layout.area_bytes, layout.size_bytes);
+}
+
+void AddExpertOutputs(const FootprintShape& shape, std::vector<BufferBytes>& buffers) {
+  if (shape.expert_output_slots == 0) return;
+  const int64_t slot_bytes =
+      shape.geometry.logical_rows() * shape.hidden * static_cast<int64_t>(sizeof(BFloat16));
+  buffers.push_back({"expert_output_slots", slot_bytes * shape.expert_output_slots});
 }
 
 void AddTokens(const FootprintShape& shape, std::vector<BufferBytes>& buffers) {
@@ -119,7 +134,9 @@ int64_t Footprint::rank_bytes() const {
 absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape) {
   if (absl::Status status = Validate(shape); !status.ok()) return status;
   Footprint footprint;
-  AddShard(ShardLayout::Create(shape.geometry, shape.hidden), footprint.buffers);
+  AddShard(ShardLayout::Create(shape.geometry, shape.hidden, shape.dispatch_output_slots),
+           footprint.buffers);
+  AddExpertOutputs(shape, footprint.buffers);
   AddTokens(shape, footprint.buffers);
   AddPlan(shape.geometry, footprint.buffers);
   AddWeights(shape, footprint.buffers);

@@ -19,8 +19,10 @@ struct FootprintShape {
   int32_t layers = 1;        // whose weights are held; the slots are shared by all
   bool gradients = false;    // whether those of the weights are held, too
   WeightFormat weight_format = WeightFormat::kBFloat16;
-  bool weight_scales = false;  // block scales come with the weights; never with bf16
-  bool source = false;         // whether there is a source shard
+  bool weight_scales = false;         // block scales come with the weights; never with bf16
+  int32_t dispatch_output_slots = 0;  // docs/rings.md
+  int32_t expert_output_slots = 0;
+  bool source = false;  // whether there is a source shard
 };
 
 struct BufferBytes {
@@ -40,8 +42,9 @@ struct Footprint {
 };
 
 // INVALID_ARGUMENT: ValidateGeometry; H not a multiple of 8 from 8 to 65536, H' not one from 0;
-// layers outside [1, 1024]; gradients or scales of no weights, gradients with fewer slots than E /
-// R, scales with bf16. Within these limits no sum leaves 63 bits.
+// layers outside [1, 1024]; output slots outside [0, 64]; gradients or scales of no weights,
+// gradients with fewer slots than E / R, scales with bf16. Within these limits no sum leaves 63
+// bits.
 absl::StatusOr<Footprint> EstimateFootprint(const FootprintShape& shape);
 
 }  // namespace perigee

@@ -67,6 +67,25 @@ TEST(Footprint, WeightsOfOtherFormatsTakeTheirOwnBytesAndScalesTheirs) {
   EXPECT_FALSE(EstimateFootprint(shape).ok());
 }
 
+TEST(Footprint, OutputSlotsAreCountedWhereThereAreSome) {
+  FootprintShape shape = GoodShape();
+  const auto without = EstimateFootprint(shape);
+  EXPECT_EQ(ByName(*without).count("dispatch_output_slots"), 0u);
+  EXPECT_EQ(ByName(*without).count("expert_output_slots"), 0u);
+  shape.dispatch_output_slots = 4;
+  shape.expert_output_slots = 2;
+  const auto footprint = EstimateFootprint(shape);
+  ASSERT_TRUE(footprint.ok()) << footprint.status();
+  const int64_t rows = 4080;
+  const int64_t area = rows * 512 + rows * 4 + 64;
+  EXPECT_EQ(ByName(*footprint).at("dispatch_output_slots"), 4 * area);
+  EXPECT_EQ(ByName(*footprint).at("expert_output_slots"), 2 * rows * 512);
+  EXPECT_EQ(footprint->rank_bytes() - without->rank_bytes(), 4 * area + 2 * rows * 512);
+  EXPECT_EQ(footprint->shard_bytes() - without->shard_bytes(), 4 * area);
+  shape.expert_output_slots = 65;
+  EXPECT_FALSE(EstimateFootprint(shape).ok());
+}
+
 TEST(Footprint, GradientsAreOfOwnExpertsInEachLayerAndOfSlotsOnce) {
   FootprintShape shape = GoodShape();
   const int64_t without = EstimateFootprint(shape)->rank_bytes();

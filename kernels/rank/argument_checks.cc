@@ -235,7 +235,7 @@ absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const v
     return bytes > 0 && begin + bytes > first && begin < first + part_bytes;
   };
   if (!meets(shape.own().control, shape.layout.words_bytes()) &&
-      !meets(shape.rows_part(), shape.layout.rows_bytes())) {
+      !meets(shape.shard_rows(), shape.layout.rows_bytes())) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -243,9 +243,9 @@ absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const v
 }
 
 absl::Status CheckShardFree(const RankShape& shape) {
-  if (!shape.live.prepared) return absl::OkStatus();
+  if (!shape.shard_live().prepared) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the publication of the target of sequence ", shape.live.target.value,
+      absl::StrCat("the publication of the target of sequence ", shape.shard_live().target.value,
                    " is prepared: until it is published nothing else may write the shard"));
 }
 
@@ -354,8 +354,8 @@ absl::Status CheckRunExperts(const RankShape& shape, const PlanFacts& plan,
       CheckWeights(shape, weights),
       CheckRowsSource(shape, plan, input.rows),
       CheckWeightsSource(shape, plan, input.row_weights),
-      input.output == shape.own().rows ? CheckShardFree(shape)
-                                       : CheckOutsideShard(shape, "output", input.output, bytes),
+      input.output == shape.shard_rows() ? CheckShardFree(shape)
+                                         : CheckOutsideShard(shape, "output", input.output, bytes),
   });
 }
 

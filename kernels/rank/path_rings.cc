@@ -153,6 +153,17 @@ absl::Status PathRings::Release(const RingSlot& slot) {
   return side_.FreeInOrder(slot.index);
 }
 
+absl::Status PathRings::ReleaseAll() {
+  absl::Status first;
+  for (const SlotRing* ring : {&dispatch_output_, &expert_output_}) {
+    for (const RingSlot& slot : ring->AllAcquired()) {
+      const absl::Status status = Release(slot);
+      if (first.ok()) first = status;
+    }
+  }
+  return first;
+}
+
 absl::Status PathRings::ReleaseOnStream(const RingSlot& slot, CUstream_st* stream) {
   absl::Status status = CheckKind(slot, RingKind::kDispatchOutput, "release on a stream:");
   if (status.ok()) status = dispatch_output_.Check(slot);

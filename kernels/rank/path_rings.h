@@ -53,6 +53,7 @@ class PathRings final : public BufferRings {
   absl::StatusOr<RingSlot> AcquireExpertOutput(const PlanPtr& plan) override;
   absl::Status Release(const RingSlot& slot) override;
   absl::Status ReleaseOnStream(const RingSlot& slot, CUstream_st* stream) override;
+  absl::Status ReleaseAll() override;
   absl::StatusOr<ReleaseWord> ReleaseByWord(const RingSlot& slot) override;
   absl::Status CaptureRelease(int32_t index, CUstream_st* stream) override;
   SlotState Probe(const RingSlot& slot) const override { return Of(slot.ring.kind).Probe(slot); }

@@ -58,10 +58,10 @@ struct RankShape {
   }
   // Of the shard, also while a slot is in use.
   const LiveRows& shard_live() const { return slot < 0 ? live : slot_live[slot]; }
-  // Where this rank's part with rows begins: those of the shard, then those of slots.
-  const std::byte* rows_part() const {
-    return reinterpret_cast<const std::byte*>(slot < 0 ? own().rows
-                                                       : slot_shards[slot][rank.value].rows);
+  LiveRows& shard_live() { return slot < 0 ? live : slot_live[slot]; }
+  // Likewise; the rows of slots lie behind them.
+  const BFloat16* shard_rows() const {
+    return slot < 0 ? own().rows : slot_shards[slot][rank.value].rows;
   }
   int32_t logical_rows() const { return static_cast<int32_t>(layout.logical_rows); }
   // bytes of `rows` rows of H elements.

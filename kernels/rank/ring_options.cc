@@ -1,6 +1,7 @@
 #include "kernels/rank/ring_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/layout/rings.h"
 
 namespace perigee {
 

@@ -101,10 +101,13 @@ SlotState SlotRing::Probe(const RingSlot& slot) const {
   return has_passed_(slot.index) ? SlotState::kFree : SlotState::kReleased;
 }
 
-int32_t SlotRing::acquired() const {
-  return static_cast<int32_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.stage == Stage::kAcquired;
-  }));
+std::vector<RingSlot> SlotRing::AllAcquired() const {
+  std::vector<RingSlot> acquired;
+  for (int32_t index = 0; index < size(); ++index) {
+    const Slot& slot = slots_[index];
+    if (slot.stage == Stage::kAcquired) acquired.push_back({id_, index, slot.identity});
+  }
+  return acquired;
 }
 
 int32_t RingDepthNeeded(absl::Span<const RingStep> schedule) {

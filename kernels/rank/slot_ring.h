@@ -39,7 +39,8 @@ class SlotRing {
   SlotState Probe(const RingSlot& slot) const;
   const RingId& id() const { return id_; }
   int32_t size() const { return static_cast<int32_t>(slots_.size()); }
-  int32_t acquired() const;
+  std::vector<RingSlot> AllAcquired() const;
+  int32_t acquired() const { return static_cast<int32_t>(AllAcquired().size()); }
 
  private:
   enum class Stage { kFree, kAcquired, kReleased };

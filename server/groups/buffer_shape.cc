@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/layout/geometry.h"
+#include "kernels/layout/rings.h"
 #include "kernels/plan/validate.h"
 #include "proto/support/defaults.h"
 
@@ -70,6 +71,13 @@ absl::StatusOr<v1::BufferShape> CompleteShape(const v1::BufferShape& shape, int3
   if (!valid.ok()) return valid;
   const absl::Status weights = CheckWeights(complete);
   if (!weights.ok()) return weights;
+  if (!IsRingCount(complete.dispatch_output_slots()) ||
+      !IsRingCount(complete.expert_output_slots())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dispatch_output_slots is ", complete.dispatch_output_slots(),
+                     " and expert_output_slots is ", complete.expert_output_slots(),
+                     ", expected 0 to ", kMaxRingSlots, " of each"));
+  }
   if (complete.gradients() && geometry.slots < geometry.experts_per_rank()) {
     return absl::InvalidArgumentError(
         absl::StrCat("gradients are wanted and slots is ", geometry.slots,

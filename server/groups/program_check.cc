@@ -77,6 +77,7 @@ absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
   check.MayBeNamed("saved_plan", operation.saved_plan());
   check.MayBeNamed("rows_output", operation.rows_output());
   check.MayBeNamed("row_weights_output", operation.row_weights_output());
+  check.MayBeNamed("slot", operation.slot());
   return check.status();
 }
 
@@ -88,6 +89,7 @@ absl::Status CheckCombine(int index, const v1::CombineOperation& combine,
       .MayBeNamed("route_weights_output", combine.route_weights_output())
       .MayBeNamed("rows", combine.rows())
       .MayBeNamed("row_weights", combine.row_weights())
+      .MayBeNamed("slot", combine.slot())
       .status();
 }
 
@@ -165,6 +167,8 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
       const auto& run = operation.run_experts();
       return OperationCheck(index, "run_experts", shape)
           .Named("plan", run.plan())
+          .MayBeNamed("slot", run.slot())
+          .MayBeNamed("output_slot", run.output_slot())
           .HasWeights(run.layer(), run.weights_version())
           .status();
     }

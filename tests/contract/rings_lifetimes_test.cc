@@ -131,7 +131,8 @@ TEST_P(RingsLifetimesTest, ConsumersReleaseAndTakeNoOtherSlots) {
   const auto memory = rings(0).MemoryOf(made[0].slot);
   ExpectRefused(RunExperts(0, made[0], 1, {.output = memory->rows}).status(), code,
                 "is the slot that they read");
-  ExpectRefused(RunExperts(0, made[0], 1, {.output = path.rows()}).status(), code, "in the shard");
+  ExpectRefused(RunExperts(0, made[0], 1, {.output = path.rows() + 8}).status(), code,
+                "in the shard");
   // By another plan than the rows lie by.
   SlotResult mixed = made[0];
   mixed.dispatched.plan = other[0].dispatched.plan;
@@ -290,6 +291,21 @@ TEST_P(RingsLifetimesTest, AFailureUndoesWhatItsOperationsDidToTheRings) {
     const absl::Status status = RunExperts(rank, made[rank]).status();
     return status.ok() ? group_->path(rank).Synchronize() : status;
   }));
+}
+
+TEST_P(RingsLifetimesTest, AllAreReleasedAtOnce) {
+  Start({.dispatch_slots = 2, .expert_slots = 1});
+  const auto first = Dispatch();
+  const auto second = Dispatch();
+  Prefetch(second);
+  ExpectOk(group_->OnAll([&](int32_t rank) {
+    const absl::Status status = RunExperts(rank, second[rank], 1, {.keeps_rows = true}).status();
+    return status.ok() ? rings(rank).ReleaseAll() : status;
+  }));
+  EXPECT_EQ(rings(0).acquired(RingKind::kDispatchOutput), 0);
+  EXPECT_EQ(rings(0).acquired(RingKind::kExpertOutput), 0);
+  EXPECT_EQ(rings(0).Probe(first[0].slot), SlotState::kFree);
+  ExpectNextTakes(0);
 }
 
 TEST_P(RingsLifetimesTest, APreparedPublicationHasTheMapOfDuplicatesForItself) {

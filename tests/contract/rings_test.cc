@@ -89,6 +89,17 @@ struct LayerMemory {
   std::deque<DeviceArray<BFloat16>> out;
 };
 
+// The experts of one input, from its slot into the shard or an expert-output slot, and its sums.
+absl::Status Finish(DataPath& path, const Layers& layers, const SlotDispatched& from, Sequence at,
+                    bool into_shard, BFloat16* out) {
+  SlotExperts experts = {.apply_route_weights = true};
+  if (into_shard) experts.output = path.rows();
+  const auto rows = path.rings()->RunExperts(from.slot, from.plan, layers.weights, experts);
+  if (!rows.ok()) return rows.status();
+  if (into_shard) return path.Combine(at, from.plan, {path.rows(), nullptr}, {out, nullptr});
+  return path.rings()->Combine(at, from.plan, *rows, nullptr, {out, nullptr});
+}
+
 // `depth` inputs are dispatched before the first is computed, as a pipeline has it (1F1B), with no
 // wait of the host between.
 absl::Status RunPending(DataPath& path, const Layers& layers, int depth, LayerMemory& memory) {
@@ -106,11 +117,8 @@ absl::Status RunPending(DataPath& path, const Layers& layers, int depth, LayerMe
     pending.pop_front();
     absl::Status status = path.PrefetchWeights(*next++, oldest.plan, layers.weights);
     if (!status.ok()) return status;
-    const auto rows =
-        rings.RunExperts(oldest.slot, oldest.plan, layers.weights, {.apply_route_weights = true});
-    if (!rows.ok()) return rows.status();
-    BFloat16* const out = memory.out[i - depth].data();
-    status = rings.Combine(*next++, oldest.plan, *rows, nullptr, {out, nullptr});
+    const bool into_shard = i % 2 == 0;
+    status = Finish(path, layers, oldest, *next++, into_shard, memory.out[i - depth].data());
     if (!status.ok()) return status;
   }
   return path.Synchronize();

@@ -55,6 +55,10 @@ class SettledRings final : public BufferRings {
   absl::StatusOr<ReleaseWord> ReleaseByWord(const RingSlot& slot) override {
     return rings().ReleaseByWord(slot);
   }
+  absl::Status ReleaseAll() override {
+    absl::Status status = rings().ReleaseAll();
+    return status.ok() ? path_.Synchronize() : status;
+  }
   absl::Status CaptureRelease(int32_t index, CUstream_st* stream) override {
     return rings().CaptureRelease(index, stream);
   }

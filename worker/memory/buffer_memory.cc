@@ -14,7 +14,7 @@ namespace perigee {
 namespace {
 
 ShardLayout ShardOf(const BufferShape& shape) {
-  return ShardLayout::Create(shape.geometry, shape.hidden);
+  return ShardLayout::Create(shape.geometry, shape.hidden, shape.dispatch_output_slots);
 }
 
 // A shard without rows has a part for them all the same: nobody allocates 0 bytes.
@@ -29,6 +29,12 @@ WeightsLayout HomeLayout(const BufferShape& shape) {
 size_t SlotBytes(const BufferShape& shape) {
   if (!shape.has_weights() || shape.geometry.slots == 0) return 0;
   return WeightsLayout::Slots(shape.weights(), shape.geometry.slots).size_bytes;
+}
+
+// Which the data path allocates.
+uint64_t ExpertOutputBytes(const BufferShape& shape) {
+  return uint64_t{sizeof(BFloat16)} * shape.geometry.logical_rows() * shape.hidden *
+         shape.expert_output_slots;
 }
 
 GradientBlockLayout GradientsOf(const BufferShape& shape) {
@@ -52,7 +58,7 @@ uint64_t BufferMemory::NeededBytes(const BufferShape& shape) {
   const uint64_t home_bytes =
       shape.has_weights() ? uint64_t{HomeLayout(shape).size_bytes} * shape.layers : 0;
   return ShardOf(shape).words_bytes() + RowsBytes(shape) + home_bytes + SlotBytes(shape) +
-         GradientsOf(shape).size_bytes + SourceBytes(shape);
+         GradientsOf(shape).size_bytes + SourceBytes(shape) + ExpertOutputBytes(shape);
 }
 
 absl::StatusOr<std::unique_ptr<BufferMemory>> BufferMemory::Allocate(Backend& backend,

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/layout/shard_layout.h"
 #include "kernels/layout/source_layout.h"
 #include "worker/testing/fake_backend.h"
 
@@ -106,6 +107,26 @@ TEST(BufferMemoryTest, ALayerAddsItsOwnExpertsAndNothingElse) {
     EXPECT_EQ(taken[1] - taken[0], 3 * home);
     EXPECT_EQ(taken[2] - taken[1], 12 * home);
   }
+}
+
+// Off, the shard is what it was, to the byte.
+TEST(BufferMemoryTest, OutputSlotsTakeWhatTheyAreAndNothingWithout) {
+  FakeBackend backend;
+  BufferShape shape = Shape(2, 1, 2);
+  const ShardLayout layout = ShardLayout::Create(shape.geometry, shape.hidden);
+  const uint64_t without = BufferMemory::NeededBytes(shape);
+  const auto rows_part = [&] {
+    return (*BufferMemory::Allocate(backend, shape, RankId(0)))->own_shard_rows().size_bytes();
+  };
+  EXPECT_EQ(rows_part(), layout.rows_bytes());
+  shape.dispatch_output_slots = 3;
+  EXPECT_EQ(rows_part(), 4 * layout.rows_bytes());
+  EXPECT_EQ(BufferMemory::NeededBytes(shape), without + 3 * layout.rows_bytes());
+  shape.dispatch_output_slots = 0;
+  shape.expert_output_slots = 2;
+  EXPECT_EQ(rows_part(), layout.rows_bytes());
+  EXPECT_EQ(BufferMemory::NeededBytes(shape) - without,
+            2 * sizeof(BFloat16) * shape.geometry.logical_rows() * shape.hidden);
 }
 
 TEST(BufferMemoryTest, GradientsAreTakenWhereAskedForAndSeenByPeers) {

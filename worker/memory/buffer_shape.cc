@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/layout/rings.h"
 #include "kernels/plan/validate.h"
 #include "proto/local/descriptor_message.h"
 #include "proto/support/defaults.h"
@@ -49,6 +50,15 @@ absl::Status CheckGradients(const BufferShape& shape) {
                    ", expected at least experts / ranks = ", shape.geometry.experts_per_rank()));
 }
 
+absl::Status CheckRings(const BufferShape& shape) {
+  if (IsRingCount(shape.dispatch_output_slots) && IsRingCount(shape.expert_output_slots)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "dispatch_output_slots is ", shape.dispatch_output_slots, " and expert_output_slots is ",
+      shape.expert_output_slots, ", expected 0 to ", kMaxRingSlots, " of each"));
+}
+
 absl::Status ReadFormat(const v1::BufferShape& wire, BufferShape& shape) {
   switch (wire.weight_format()) {
     case v1::BufferShape::WEIGHT_FORMAT_UNSPECIFIED:
@@ -91,12 +101,15 @@ absl::StatusOr<BufferShape> ParseBufferShape(const v1::BufferShape& wire, int32_
   shape.source_storage = wire.source_storage();
   shape.peer_store = wire.peer_store();
   shape.refetch = wire.refetch();
+  shape.dispatch_output_slots = wire.dispatch_output_slots();
+  shape.expert_output_slots = wire.expert_output_slots();
   absl::Status status = ValidateGeometry(shape.geometry);
   if (status.ok()) status = CheckRow("hidden", shape.hidden, 8);
   if (status.ok()) status = CheckRow("intermediate", shape.intermediate, 0);
   if (status.ok()) status = CheckLayers(shape.layers, shape.intermediate);
   if (status.ok()) status = ReadFormat(wire, shape);
   if (status.ok()) status = CheckGradients(shape);
+  if (status.ok()) status = CheckRings(shape);
   if (!status.ok()) return status;
   return shape;
 }

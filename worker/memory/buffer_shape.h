@@ -24,6 +24,8 @@ struct BufferShape {
   bool source_storage = false;
   bool peer_store = false;
   bool refetch = false;  // a program's run_experts fills slots that are stale
+  int32_t dispatch_output_slots = 0;
+  int32_t expert_output_slots = 0;
 
   bool has_weights() const { return layers > 0; }
   WeightsShape weights() const {

@@ -102,6 +102,21 @@ TEST(BufferShapeTest, GradientsNeedWeightsAndASlotForEachRemoteExpert) {
   EXPECT_THAT(message(), HasSubstr("layers is 0"));
 }
 
+TEST(BufferShapeTest, OutputSlotsAreNoneOrUpToTheLimit) {
+  v1::BufferShape wire = Good();
+  EXPECT_EQ(ParseBufferShape(wire, 2)->dispatch_output_slots, 0);
+  wire.set_dispatch_output_slots(64);
+  wire.set_expert_output_slots(1);
+  EXPECT_EQ(ParseBufferShape(wire, 2)->dispatch_output_slots, 64);
+  EXPECT_EQ(ParseBufferShape(wire, 2)->expert_output_slots, 1);
+  wire.set_expert_output_slots(-1);
+  EXPECT_THAT(std::string(ParseBufferShape(wire, 2).status().message()),
+              HasSubstr("expert_output_slots is -1, expected 0 to 64 of each"));
+  wire.set_dispatch_output_slots(65);
+  EXPECT_THAT(std::string(ParseBufferShape(wire, 2).status().message()),
+              HasSubstr("dispatch_output_slots is 65"));
+}
+
 TEST(BufferShapeTest, TheLargestShapeDoesNotOverflowItsBytes) {
   v1::BufferShape wire = Good();
   wire.set_hidden(1 << 17);

@@ -28,7 +28,8 @@ std::string EndedEarly(absl::string_view operation, Sequence sequence) {
 }
 
 bool WritesShard(const v1::ProgramOperation& operation) {
-  return operation.has_dispatch() || operation.has_combine() || operation.has_prepare_dispatch() ||
+  const bool dispatches = operation.has_dispatch() && operation.dispatch().slot().empty();
+  return dispatches || operation.has_combine() || operation.has_prepare_dispatch() ||
          operation.has_publish() || operation.has_materialise();
 }
 
@@ -103,6 +104,7 @@ Failure OperationLauncher::Decline(const v1::ProgramOperation& operation, Sequen
 
 void OperationLauncher::GiveUp() {
   operations_.DropTarget();
+  operations_.DropSlots();
   if (made_source_) site_.objects.DropSource();
 }
 
@@ -180,6 +182,9 @@ Failure OperationLauncher::Dispatch(const v1::DispatchOperation& operation, Sequ
   }
   absl::StatusOr<PlanPtr> plan = plans ? PlanPtr() : site_.objects.FindPlan(operation.saved_plan());
   if (!plan.ok()) return Refused(plan.status());
+  if (!operation.slot().empty()) {
+    return DispatchIntoSlot(operation, sequence, *inputs, *std::move(plan));
+  }
   DispatchOutput output;
   output.rows = reinterpret_cast<BFloat16*>(OutputOf(operation.rows_output()));
   output.row_weights = reinterpret_cast<float*>(OutputOf(operation.row_weights_output()));
@@ -224,6 +229,7 @@ Failure OperationLauncher::Prefetch(const v1::PrefetchWeightsOperation& operatio
 Failure OperationLauncher::RunExperts(const v1::RunExpertsOperation& operation) {
   absl::StatusOr<PlanPtr> plan = site_.objects.FindPlan(operation.plan());
   if (!plan.ok()) return Refused(plan.status());
+  if (!operation.slot().empty()) return RunExpertsOfSlot(operation, *plan);
   Failure failure = operations_.RunExperts(*plan, operation.layer(), operation.weights_version(),
                                            operation.apply_route_weights());
   if (failure.status.ok()) unsettled_.rows = true;
@@ -258,7 +264,8 @@ Failure OperationLauncher::Combine(const v1::CombineOperation& operation, Sequen
   output.hidden = reinterpret_cast<BFloat16*>(OutputOf(operation.output()));
   output.route_weights = reinterpret_cast<float*>(OutputOf(operation.route_weights_output()));
   const auto outputs = Named({operation.output(), operation.route_weights_output()});
-  Failure failure = operations_.Combine(sequence, *plan, input, output);
+  Failure failure = operation.slot().empty() ? operations_.Combine(sequence, *plan, input, output)
+                                             : CombineOfSlot(operation, sequence, *plan, output);
   if (failure.status.ok()) {
     unsettled_.rows = true;
     NoteOutputs(outputs);

@@ -40,7 +40,7 @@ class OperationLauncher {
   Failure Settle();
 
   // The program has failed: what it has not published will not be, and the source view that it has
-  // made is over. Ranks may have stopped at different operations.
+  // made is over, and its slots are free. Ranks may have stopped at different operations.
   void GiveUp();
 
   // What the last dispatch or publication did; none before there is one, or where it cannot be
@@ -71,6 +71,13 @@ class OperationLauncher {
   Failure StoreRows(const v1::StoreRowsOperation& operation);
   Failure Produce(const v1::ProduceOperation& operation);
   Failure Publish(const v1::PublishOperation& operation, Sequence sequence);
+
+  // With rows in slots (launch_rings.cc).
+  Failure DispatchIntoSlot(const v1::DispatchOperation& operation, Sequence sequence,
+                           const DispatchTensors& inputs, PlanPtr saved);
+  Failure RunExpertsOfSlot(const v1::RunExpertsOperation& operation, const PlanPtr& plan);
+  Failure CombineOfSlot(const v1::CombineOperation& operation, Sequence sequence,
+                        const PlanPtr& plan, const CombineOutput& output);
 
   Failure PrepareSource(const v1::PrepareSourceOperation& operation, Sequence sequence);
   Failure Materialise(const v1::MaterialiseOperation& operation, Sequence sequence);
@@ -105,6 +112,8 @@ class OperationLauncher {
   Unsettled unsettled_;
   bool made_source_ = false;
   std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
+  // By the names that the program gives them.
+  std::map<std::string, RingSlot> dispatch_output_slots_, expert_output_slots_;
   PlanPtr last_plan_;
   int32_t last_token_count_ = 0;
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
 #include "worker/ops/program_check.h"
+#include "worker/ops/ring_check.h"
 
 namespace perigee {
 namespace {
@@ -85,6 +86,7 @@ int32_t ProgramRunner::IterationsAtATime() const {
 
 absl::Status ProgramRunner::Prepare() {
   if (absl::Status status = CheckProgram(order_.program, site_.shape); !status.ok()) return status;
+  if (absl::Status status = CheckRings(order_.program, site_.shape); !status.ok()) return status;
   if (order_.first_sequence <= site_.objects.last_sequence()) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           "the program begins at sequence ", order_.first_sequence.value,

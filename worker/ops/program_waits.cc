@@ -24,21 +24,38 @@ std::vector<Use> FillsTarget(const char* part) {
   return {{"the rows in the shard", false}, {part, true}};
 }
 
+// Without a name the rows are the shard's.
+Use ChangesSlot(const char* ring, const std::string& name) {
+  if (name.empty()) return ChangesRows();
+  return {absl::StrCat(ring, " slot '", name, "'"), true};
+}
+
+std::vector<Use> UsesOf(const v1::DispatchOperation& dispatch) {
+  const bool plans = dispatch.saved_plan().empty();
+  Use plan = ReadsPlan(plans ? dispatch.plan() : dispatch.saved_plan());
+  plan.changes = plans;
+  return {plan, ChangesSlot("dispatch-output", dispatch.slot()), ReadsTensor(dispatch.hidden())};
+}
+
+std::vector<Use> UsesOf(const v1::RunExpertsOperation& run) {
+  return {ReadsPlan(run.plan()),
+          {"the slots", false},
+          ChangesSlot("dispatch-output", run.slot()),
+          ChangesSlot("expert-output", run.output_slot())};
+}
+
 std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
   switch (operation.operation_case()) {
-    case Kind::kDispatch: {
-      const v1::DispatchOperation& dispatch = operation.dispatch();
-      const bool plans = dispatch.saved_plan().empty();
-      Use plan = ReadsPlan(plans ? dispatch.plan() : dispatch.saved_plan());
-      plan.changes = plans;
-      return {plan, ChangesRows(), ReadsTensor(dispatch.hidden())};
-    }
+    case Kind::kDispatch:
+      return UsesOf(operation.dispatch());
     case Kind::kPrefetchWeights:
       return {ReadsPlan(operation.prefetch_weights().plan()), {"the slots", true}};
     case Kind::kRunExperts:
-      return {ReadsPlan(operation.run_experts().plan()), {"the slots", false}, ChangesRows()};
+      return UsesOf(operation.run_experts());
+    // It sums in the shard, wherever its rows come from.
     case Kind::kCombine:
-      return {ReadsPlan(operation.combine().plan()), ChangesRows()};
+      return {ReadsPlan(operation.combine().plan()), ChangesRows(),
+              ChangesSlot("expert-output", operation.combine().slot())};
     case Kind::kReduceGradients:
       return {ReadsPlan(operation.reduce_gradients().plan()), {"the gradients", true}};
     case Kind::kPublish: {

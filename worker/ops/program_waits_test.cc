@@ -30,6 +30,24 @@ std::string Operation(const std::string& operation, const std::string& waits_for
   return absl::StrCat("operations { ", operation, " {} waits_for: [", waits_for, "] } ");
 }
 
+TEST(ProgramWaitsTest, RowsOfDifferentSlotsAreNotShared) {
+  const auto dispatch = [](const std::string& slot, const std::string& waits_for) {
+    return absl::StrCat("operations { dispatch { plan: '", slot, "' slot: '", slot,
+                        "' } waits_for: [", waits_for, "] } ");
+  };
+  EXPECT_EQ(Error(dispatch("a", "") + dispatch("b", "")), "accepted");
+  EXPECT_THAT(Error(dispatch("a", "") +
+                    "operations { run_experts { plan: 'b' slot: 'a' output_slot: 'e' } }"),
+              HasSubstr("both use dispatch-output slot 'a'"));
+  EXPECT_THAT(Error("operations { run_experts { plan: 'a' slot: 'a' output_slot: 'e' } } "
+                    "operations { combine { plan: 'b' slot: 'e' } }"),
+              HasSubstr("both use expert-output slot 'e'"));
+  // Combines sum in the shard, wherever their rows come from.
+  EXPECT_THAT(Error("operations { combine { plan: 'a' slot: 'e' } } "
+                    "operations { combine { plan: 'b' slot: 'f' } }"),
+              HasSubstr("both use the rows in the shard"));
+}
+
 TEST(ProgramWaitsTest, WithoutItTheOrderIsTheLists) {
   const auto waits = ProgramWaits::Create(Parse(Operation("dispatch") + Operation("barrier")));
   ASSERT_TRUE(waits.ok()) << waits.status();

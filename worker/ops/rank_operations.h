@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/buffer_rings.h"
 #include "kernels/direct_publication.h"
 #include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
@@ -86,6 +87,22 @@ class RankOperations {
   // Gathers weights where `output` has a place for them. Of `input`, null: what is in the shard.
   Failure Combine(Sequence sequence, const PlanPtr& plan, CombineInput input,
                   const CombineOutput& output);
+  // The same with output slots, of a data path that has them. Dispatch takes the next one in turn;
+  // RunExperts releases it, and takes one for its results or writes them to the shard; Combine
+  // releases that.
+  struct SlotTaken {
+    Failure failure;
+    PlanPtr plan = nullptr;      // of a dispatch; null on failure
+    RingSlot slot = RingSlot();  // without an identity where none was taken
+  };
+  SlotTaken DispatchIntoSlot(Sequence sequence, const DispatchInput& input, PlanPtr saved);
+  SlotTaken RunExpertsOfSlot(const RingSlot& slot, const PlanPtr& plan, int32_t layer,
+                             uint64_t version, bool weighted, bool into_slot);
+  Failure CombineOfSlot(Sequence sequence, const PlanPtr& plan, const RingSlot& slot,
+                        const CombineOutput& output);
+  // All slots are given up.
+  void DropSlots();
+
   // Of a buffer that keeps gradients.
   Failure ReduceGradients(Sequence sequence, const PlanPtr& plan, int32_t layer);
   Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }
@@ -103,6 +120,7 @@ class RankOperations {
   absl::StatusOr<DirectPublication*> Publication() const;
   absl::StatusOr<OwnerSource*> Source() const;
   absl::StatusOr<RowProducer*> Producer() const;
+  absl::StatusOr<BufferRings*> Rings() const;
   absl::StatusOr<std::string> TakeToken(const std::string* token) const;
   // Whether nothing but a publication may write the shard. One whose token is no good any more is
   // over.

@@ -51,6 +51,8 @@ absl::Status SessionBuffer::Open(const std::string& rendezvous) {
   options.shards = memory_->shards();
   options.shard_rows = memory_->shard_rows();
   options.sources = memory_->sources();
+  // Programs say themselves whether rows are kept.
+  options.rings = {config_.shape.dispatch_output_slots, config_.shape.expert_output_slots};
   options.operation_timeout = config_.operation_timeout;
   options.warmup_timeout = config_.warmup_timeout;
   options.threads = config_.threads;
