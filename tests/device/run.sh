@@ -77,7 +77,8 @@ run_device() {
 run_contract() {
   local test
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes producer source source_lifetimes weight_formats layer transport; do
+    refusals publication publication_lifetimes producer source source_lifetimes rings rings_lifetimes \
+    rings_capture weight_formats layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }
@@ -129,6 +130,10 @@ bench() {
   awk -F '": ' '
     { key = $1; value = $2; gsub(/"/, "", key); gsub(/^"|"?,?$/, "", value); got[key] = value }
     key == "own_gb_per_s" { printf "%s   copy: %.0f GB/s\n", got["shape"], value }
+    key == "output_bytes_per_rank" { printf "  %-28s %9.1f MiB  ", got["outputs"], value / 1048576 }
+    key == "max_us" && "outputs" in got {
+      printf "%9.1f us  %9.1f-%.1f us\n", got["median_us"], got["p25_us"], got["p75_us"]
+    }
     key == "floor_over_median" {
       printf "  %-28s %9.1f us  %9.1f-%.1f us  ",
         got["operation"], got["median_us"], got["p25_us"], got["p75_us"]
@@ -145,6 +150,9 @@ run_bench() {
   bench "bench plan" 120 plan --shape S8192,H3584,K8,E256 --shape S8192,H3584,K8,E896
   bench "bench prefetch" 60 prefetch --shape S4096,H7168,K8,E256,I1024
   bench "bench reduce" 60 reduce --shape S4096,H7168,K8,E256,I1024
+  bench "bench rings" 120 rings --shape S2048,H7168,K8,E256,I1024 --iterations 5 --warmup 2
+  bench "bench rings, one micro-batch" 60 rings --micro-batches 1 --iterations 5 --warmup 2 \
+    --shape S2048,H7168,K8,E256,I1024
   # Weights that prefetch brings against weights that the experts read where they are.
   for number in 0 3 4 32; do
     bench "bench B$number" 60 layer --shape "S128,H7168,K8,E256,P16,I1024,B$number" --inputs 1 \

@@ -92,6 +92,29 @@ TEST_F(BenchRunTest, MovesRowsWeightsAndGradients) {
   }
 }
 
+// Where the outputs of pending dispatches are changes what they take, and no bit.
+TEST_F(BenchRunTest, HoldsOutputsInRings) {
+  const Result result =
+      RunPerigee({"bench", "rings", "--shape", "S32,H64,K4,E16,I32", "--micro-batches", "6",
+                  "--output-slots", "3", "--iterations", "2", "--warmup", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err << result.out;
+  const auto json = ParseJson(result.out).fields();
+  EXPECT_EQ(json.at("result").string_value(), "PASS");
+  const auto shape = json.at("shapes").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(shape.at("checked_tokens").number_value(), 3 * 6 * 32);
+  const auto& rings = shape.at("rings").list_value();
+  ASSERT_EQ(rings.values_size(), 4);
+  const auto bytes = [&](int way) {
+    const auto fields = rings.values(way).struct_value().fields();
+    EXPECT_EQ(fields.at("samples").number_value(), 2);
+    return fields.at("output_bytes_per_rank").number_value();
+  };
+  EXPECT_EQ(bytes(0), 0);
+  EXPECT_GT(bytes(2), 0);
+  EXPECT_EQ(bytes(1), 2 * bytes(2)) << "6 slots, and 3";
+  EXPECT_GT(bytes(3), bytes(2));
+}
+
 TEST_F(BenchRunTest, ARunningClusterIsUsedAndLeftAsItWas) {
   StartCluster(2);
   const Result result = Bench({"--shape", "S32,H64,K4,E16", "--address", address_, "--solo"});

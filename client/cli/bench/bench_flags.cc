@@ -15,8 +15,8 @@ namespace {
 
 const std::vector<std::string>& Choices() {
   static const auto& choices =
-      *new std::vector<std::string>{"plan",     "dispatch", "combine", "staged", "layer",
-                                    "prefetch", "reduce",   "direct",  "pull",   "all"};
+      *new std::vector<std::string>{"plan",   "dispatch", "combine", "staged", "layer", "prefetch",
+                                    "reduce", "direct",   "pull",    "rings",  "all"};
   return choices;
 }
 
@@ -30,6 +30,13 @@ std::string Conflict(const FlagSet& flags, const BenchFlags& given, const std::s
     if (!address.empty() && flags.given(name)) {
       return absl::StrCat("--", name, " is for a cluster of its own, not for one at an address");
     }
+  }
+  for (const char* name : {"micro-batches", "output-slots"}) {
+    if (given.what != "rings" && flags.given(name))
+      return absl::StrCat("--", name, " is for rings");
+  }
+  if (given.what == "rings" && given.transport == "nccl") {
+    return "rings are for --transport nvlink, and the transport is nccl";
   }
   if (flags.given("layer") && given.trace.empty()) return "--layer is for --trace";
   if (given.skew && !given.trace.empty()) return "--skew is for random routes, not for --trace";
@@ -66,8 +73,8 @@ absl::StatusOr<BenchShape> CheckedShape(const std::string& text, const BenchOpti
   if (absl::Status status = CheckBenchShape(*shape, options.ranks); !status.ok()) {
     return annotated(status);
   }
-  const bool needs_experts =
-      options.what == "layer" || options.what == "prefetch" || options.what == "reduce";
+  const bool needs_experts = options.what == "layer" || options.what == "prefetch" ||
+                             options.what == "reduce" || options.what == "rings";
   if (needs_experts && shape->intermediate == 0) {
     return annotated(absl::InvalidArgumentError(absl::StrCat(
         options.what, " needs experts, expected their inner size in the shape, such as I1024")));
@@ -116,6 +123,9 @@ void DeclareBenchFlags(FlagSet& flags, BenchFlags& given) {
                  &given.iterations, 1, 1000);
   flags.Optional("warmup", "W", "iterations before those, not measured", &given.warmup, 0, 1000);
   flags.Optional("inputs", "N", "inputs that take turns", &given.inputs, 1, 8);
+  flags.Optional("micro-batches", "M", "rings: layers in a row", &given.micro_batches, 1, 64);
+  flags.Optional("output-slots", "N", "rings: dispatch-output slots that are used in turn",
+                 &given.output_slots, 1, 64);
   flags.Optional("seed", "N", "of inputs and random routes; without it a random one", &given.seed,
                  0);
   flags.Optional("threads", "T", "threads of each worker of its own cluster",
@@ -155,6 +165,8 @@ absl::StatusOr<BenchRequest> ParseBenchRequest(const FlagSet& flags, const Bench
   options.iterations = given.iterations;
   options.warmup = given.warmup;
   options.inputs = given.inputs;
+  options.micro_batches = given.micro_batches;
+  options.output_slots = given.output_slots;
   options.seed = given.seed ? *given.seed : RandomUint64() % (uint64_t{1} << 31);
   options.depth = given.depth;
   options.routes = {given.trace, given.layer, options.seed, given.skew};

@@ -33,6 +33,8 @@ struct BenchFlags {
   int32_t iterations = 20;
   int32_t warmup = 5;
   int32_t inputs = 3;
+  int32_t micro_batches = 9;
+  int32_t output_slots = 4;
   bool no_programmatic_launch = false;
   bool high_priority = false;
   bool solo = false;

@@ -93,13 +93,18 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   refused({"--shape", kShape}, "WHAT is missing");
   refused({"speed", "--shape", kShape},
           "WHAT is 'speed', expected "
-          "plan|dispatch|combine|staged|layer|prefetch|reduce|direct|pull|all");
+          "plan|dispatch|combine|staged|layer|prefetch|reduce|direct|pull|rings|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
-  for (const char* what : {"layer", "prefetch", "reduce"}) {
+  for (const char* what : {"layer", "prefetch", "reduce", "rings"}) {
     refused({what, "--shape", kShape}, "such as I1024");
   }
+  refused({"all", "--shape", kShape, "--output-slots", "2"}, "--output-slots is for rings");
+  refused({"rings", "--shape", "S16,H64,K2,E8,I32", "--output-slots", "0"},
+          "expected a number from 1 to 64");
+  refused({"rings", "--shape", "S16,H64,K2,E8,I32", "--backend", "cuda", "--transport", "nccl"},
+          "rings are for --transport nvlink");
   refused({"all", "--shape", kShape, "--layer", "0"}, "--layer is for --trace");
   refused({"all", "--shape", kShape, "--skew", "-1"},
           "--skew is '-1', expected a number from 0 to 20");

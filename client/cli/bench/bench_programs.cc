@@ -51,7 +51,7 @@ void AddPrefetch(Builder& builder, int32_t input) {
   prefetch->set_weights_version(kBenchWeightsVersion);
 }
 
-void AddExperts(Builder& builder, int32_t input) {
+v1::RunExpertsOperation* AddExperts(Builder& builder, int32_t input) {
   AddPrefetch(builder, input);
   builder.Time("prefetch_weights");
   v1::RunExpertsOperation* experts = builder.Add()->mutable_run_experts();
@@ -60,6 +60,7 @@ void AddExperts(Builder& builder, int32_t input) {
   experts->set_weights_version(kBenchWeightsVersion);
   experts->set_apply_route_weights(true);
   builder.Time("run_experts");
+  return experts;
 }
 
 }  // namespace
@@ -203,6 +204,27 @@ BackToBackProgram BackToBackStep(int32_t inputs) {
     builder.AddCombine(i % inputs, BenchOutput(i));  // two combines have not one output
   }
   return {"step_back_to_back", builder.Take().program, count};
+}
+
+BackToBackProgram MicroBatchProgram(const std::string& name, const MicroBatches& batches) {
+  Builder builder;
+  const auto dispatch = [&](int32_t i) {
+    v1::DispatchOperation* added = builder.AddDispatch(i % batches.inputs, /*saved=*/false);
+    added->set_plan(PlanName(i));
+    if (batches.slots) added->set_slot(absl::StrCat("dispatched", i));
+  };
+  const auto finish = [&](int32_t i) {
+    v1::RunExpertsOperation* experts = AddExperts(builder, i);
+    if (batches.slots) experts->set_slot(absl::StrCat("dispatched", i));
+    if (batches.expert_slots) experts->set_output_slot(absl::StrCat("computed", i));
+    v1::CombineOperation* combine = builder.AddCombine(i, BenchOutput(i));
+    if (batches.expert_slots) combine->set_slot(absl::StrCat("computed", i));
+  };
+  for (int32_t i = 0; i < batches.count + batches.pending; ++i) {
+    if (i < batches.count) dispatch(i);
+    if (i >= batches.pending) finish(i - batches.pending);
+  }
+  return {name, builder.Take().program, batches.count};
 }
 
 absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(

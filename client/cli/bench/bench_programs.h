@@ -50,6 +50,19 @@ BackToBackProgram BackToBackPrefetch(int32_t inputs);
 // has as many operations as those of the others.
 BackToBackProgram BackToBackStep(int32_t inputs);
 
+// Layers of so many micro-batches, which take turns at the inputs, one behind the other. With slots
+// each is dispatched into the next one in turn, as many ahead of the experts as there are slots
+// for, as a pipeline has it (1F1B); without, into the shard when the last one is done. The output
+// of micro-batch i is BenchOutput(i).
+struct MicroBatches {
+  int32_t inputs = 1;
+  int32_t count = 1;
+  int32_t pending = 0;        // dispatched ahead
+  bool slots = false;         // dispatch-output slots, pending + 1 or more
+  bool expert_slots = false;  // an expert-output slot; else results go to the shard
+};
+BackToBackProgram MicroBatchProgram(const std::string& name, const MicroBatches& batches);
+
 // What a program that has ended reports: [R] of [iterations * inputs] times in order, those of the
 // first `warmup` iterations left out. INTERNAL where a rank reports fewer.
 absl::StatusOr<std::vector<std::vector<int64_t>>> TimesOf(

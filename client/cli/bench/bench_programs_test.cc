@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,6 +17,34 @@ std::vector<std::string> TimedNames(const BenchProgram& program) {
   std::vector<std::string> names;
   for (const TimedOperation& timed : program.timed) names.push_back(timed.name);
   return names;
+}
+
+TEST(BenchPrograms, MicroBatchesAreDispatchedAheadIntoSlots) {
+  const BackToBackProgram ring =
+      MicroBatchProgram("ring", {.inputs = 2, .count = 3, .pending = 1, .slots = true});
+  EXPECT_EQ(ring.count, 3);
+  std::string order;
+  for (const v1::ProgramOperation& operation : ring.program.operations()) {
+    if (operation.has_dispatch()) {
+      absl::StrAppend(&order, "d:", operation.dispatch().slot(), ":", operation.dispatch().hidden(),
+                      " ");
+    }
+    if (operation.has_run_experts()) {
+      absl::StrAppend(&order, "e:", operation.run_experts().slot(), " ");
+      EXPECT_EQ(operation.run_experts().output_slot(), "");
+    }
+    if (operation.has_combine()) absl::StrAppend(&order, "c:", operation.combine().output(), " ");
+  }
+  EXPECT_EQ(order,
+            "d:dispatched0:hidden0 d:dispatched1:hidden1 e:dispatched0 c:output0 "
+            "d:dispatched2:hidden0 e:dispatched1 c:output1 e:dispatched2 c:output2 ");
+  const BackToBackProgram both =
+      MicroBatchProgram("both", {.inputs = 1, .count = 1, .slots = true, .expert_slots = true});
+  EXPECT_EQ(both.program.operations(2).run_experts().output_slot(), "computed0");
+  EXPECT_EQ(both.program.operations(3).combine().slot(), "computed0");
+  const BackToBackProgram plain = MicroBatchProgram("plain", {.inputs = 1, .count = 2});
+  EXPECT_EQ(plain.program.operations_size(), 8);
+  EXPECT_EQ(plain.program.operations(4).dispatch().slot(), "");
 }
 
 TEST(BenchPrograms, EveryInputHasABarrierBeforeWhatIsTimed) {

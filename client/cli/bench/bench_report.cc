@@ -80,6 +80,18 @@ std::string OperationTable(const ShapeResult& shape, bool shares) {
   return table.ToString();
 }
 
+std::string RingTable(const ShapeResult& shape) {
+  TextTable table({"OUTPUTS", "PENDING", "DISPATCH SLOTS", "EXPERT SLOTS", "BYTES A RANK",
+                   "MICRO-BATCH", "P25-P75"});
+  for (const RingResult& ring : shape.rings) {
+    table.AddRow({ring.name, absl::StrCat(ring.pending), absl::StrCat(ring.dispatch_output_slots),
+                  absl::StrCat(ring.expert_output_slots), Megabytes(ring.output_bytes),
+                  Microseconds(ring.times.median_us),
+                  absl::StrFormat("%.1f-%.1f us", ring.times.p25_us, ring.times.p75_us)});
+  }
+  return table.ToString();
+}
+
 std::string CopyLine(const ShapeResult& shape, const BenchOptions& options) {
   const CopyTimes& copy = shape.copy;
   if (copy.rank_bytes == 0) return "";
@@ -109,8 +121,19 @@ std::string PathCheckLine(const ShapeResult& shape) {
                       FormatCount(shape.checked_tokens), " tokens.\n");
 }
 
+std::string RingCheckLine(const ShapeResult& shape) {
+  if (shape.mismatched_elements == 0) {
+    return absl::StrCat("Combined rows of rank 0 are those of one_by_one, bit by bit, in ",
+                        FormatCount(shape.checked_tokens), " tokens.\n");
+  }
+  return absl::StrCat("FAIL: ", FormatCount(shape.mismatched_elements),
+                      " elements of the combined rows of rank 0 are not those of one_by_one, in ",
+                      FormatCount(shape.checked_tokens), " tokens.\n");
+}
+
 std::string CheckLine(const ShapeResult& shape, const BenchOptions& options) {
   if (options.measures_paths()) return PathCheckLine(shape);
+  if (!shape.rings.empty()) return RingCheckLine(shape);
   if (shape.mismatched_elements == 0) {
     return absl::StrCat("Combined rows of ", shape.checked_tokens,
                         " tokens of rank 0 are as computed here, bit by bit.\n");
@@ -136,6 +159,12 @@ std::string ChoiceLine(const BenchResult& result, const ShapeResult& shape) {
 
 // What the names of the rows do not say.
 std::string Footnotes(const BenchOptions& options) {
+  if (options.what == "rings") {
+    return absl::StrCat("\nTimes of the slowest rank: an iteration of ", options.micro_batches,
+                        " micro-batches, divided by their number. BYTES: what outputs take besides "
+                        "the shard.\nmemory_of_each: no output's memory is used again, as where "
+                        "an allocator cannot know that it is free.\n");
+  }
   std::string text = "\nTimes of the slowest rank.";
   if (!options.measures_paths()) absl::StrAppend(&text, " FLOOR: the bytes at the copy's rate.");
   if (options.wants("plan")) {
@@ -191,6 +220,10 @@ void WriteOptions(const BenchResult& result, JsonWriter& json) {
   json.Field("iterations", options.iterations);
   json.Field("warmup", options.warmup);
   json.Field("inputs", options.inputs);
+  if (options.what == "rings") {
+    json.Field("micro_batches", options.micro_batches);
+    json.Field("output_slots", options.output_slots);
+  }
   json.Field("seed", options.seed);
   json.Key("trace");
   if (options.routes.trace.empty()) {
@@ -235,6 +268,22 @@ void WriteCopy(const CopyTimes& copy, const BenchOptions& options, JsonWriter& j
   WriteMeasured("to_next_rank_gb_per_s", LinkGbPerSecond(copy), json);
   WriteMeasured("alone_us", copy.alone_us, json);
   WriteMeasured("alone_gb_per_s", AloneGbPerSecond(copy), json);
+  json.EndObject();
+}
+
+void WriteRing(const RingResult& ring, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("outputs", ring.name);
+  json.Field("pending", ring.pending);
+  json.Field("dispatch_output_slots", ring.dispatch_output_slots);
+  json.Field("expert_output_slots", ring.expert_output_slots);
+  json.Field("output_bytes_per_rank", ring.output_bytes);
+  json.Field("samples", ring.times.samples);
+  json.Field("median_us", ring.times.median_us);
+  json.Field("p25_us", ring.times.p25_us);
+  json.Field("p75_us", ring.times.p75_us);
+  json.Field("min_us", ring.times.min_us);
+  json.Field("max_us", ring.times.max_us);
   json.EndObject();
 }
 
@@ -285,6 +334,11 @@ void WriteChoice(const BenchResult& result, const ShapeResult& shape, JsonWriter
 std::string BenchText(const BenchResult& result) {
   std::string text = Heading(result);
   for (const ShapeResult& shape : result.shapes) {
+    if (!shape.rings.empty()) {
+      absl::StrAppend(&text, "\n", FormatBenchShape(shape.shape), "\n", RingTable(shape),
+                      CheckLine(shape, result.options));
+      continue;
+    }
     absl::StrAppend(&text, "\n", FormatBenchShape(shape.shape), "\n",
                     OperationTable(shape, Shares(result.options)), CopyLine(shape, result.options),
                     CheckLine(shape, result.options), ChoiceLine(result, shape));
@@ -302,11 +356,17 @@ std::string BenchJson(const BenchResult& result) {
     json.BeginObject();
     WriteShape(shape.shape, result.options.ranks, json);
     json.Field("home_imbalance", shape.home_imbalance);
-    WriteCopy(shape.copy, result.options, json);
+    if (shape.rings.empty()) WriteCopy(shape.copy, result.options, json);
     json.Key("operations");
     json.BeginArray();
     for (const OperationResult& operation : shape.operations) WriteOperation(operation, json);
     json.EndArray();
+    if (!shape.rings.empty()) {
+      json.Key("rings");
+      json.BeginArray();
+      for (const RingResult& ring : shape.rings) WriteRing(ring, json);
+      json.EndArray();
+    }
     json.Field("checked_tokens", shape.checked_tokens);
     json.Field("mismatched_elements", shape.mismatched_elements);
     WriteChoice(result, shape, json);

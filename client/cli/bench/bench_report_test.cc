@@ -55,6 +55,26 @@ TEST(BenchText, SaysWhatItWasMeasuredOn) {
   EXPECT_THAT(BenchText(Result(RankMemory::kOneForAll)), HasSubstr("that share its memory"));
 }
 
+TEST(BenchText, RingsAreComparedByWhatTheyTake) {
+  BenchResult result = Result(RankMemory::kOneForAll);
+  result.options.what = "rings";
+  result.options.output_slots = 4;
+  ShapeResult& shape = result.shapes[0];
+  shape.operations.clear();
+  shape.checked_tokens = 1200;
+  shape.rings = {{.name = "one_by_one"},
+                 {.name = "ring", .pending = 3, .dispatch_output_slots = 4, .output_bytes = 8000}};
+  EXPECT_THAT(BenchText(result), HasSubstr("those of one_by_one, bit by bit, in 1,200 tokens"));
+  const auto rings = Parse(BenchJson(result)).fields().at("shapes").list_value().values(0);
+  const auto& ring = rings.struct_value().fields().at("rings").list_value().values(1);
+  EXPECT_EQ(ring.struct_value().fields().at("outputs").string_value(), "ring");
+  EXPECT_EQ(ring.struct_value().fields().at("pending").number_value(), 3);
+  EXPECT_EQ(ring.struct_value().fields().at("output_bytes_per_rank").number_value(), 8000);
+  EXPECT_EQ(rings.struct_value().fields().count("copy"), 0u);
+  shape.mismatched_elements = 2;
+  EXPECT_THAT(BenchText(result), HasSubstr("FAIL: 2 elements"));
+}
+
 TEST(BenchText, AMismatchFails) {
   BenchResult result = Result(RankMemory::kOneForAll);
   EXPECT_TRUE(result.passes());

@@ -31,6 +31,9 @@ struct BenchOptions {
   int32_t inputs = 3;
   uint64_t seed = 0;
   RouteSource routes;
+  // Of rings.
+  int32_t micro_batches = 9;
+  int32_t output_slots = 4;
 
   // Whole paths of rows, of which no bytes are counted and nothing is copied.
   bool measures_paths() const { return what == "direct" || what == "pull"; }
@@ -44,11 +47,22 @@ struct OperationResult {
   absl::optional<Floor> floor;       // where bytes are known and the copy was measured
 };
 
+// One way to hold the outputs of dispatches that are pending.
+struct RingResult {
+  std::string name;
+  int32_t pending = 0;  // dispatched ahead of the experts
+  int32_t dispatch_output_slots = 0;
+  int32_t expert_output_slots = 0;
+  int64_t output_bytes = 0;  // that rank 0 allocates for it besides a buffer without slots
+  Spread times = {};         // of a micro-batch, on the slowest rank
+};
+
 struct ShapeResult {
   BenchShape shape;
   CopyTimes copy;
   double home_imbalance = 1;  // of the routes, mean of the inputs (HomeImbalanceOf)
   std::vector<OperationResult> operations;
+  std::vector<RingResult> rings;
   // Combined tokens compared with a slow computation of the same, and elements that differed.
   int64_t checked_tokens = 0;
   int64_t mismatched_elements = 0;

@@ -76,7 +76,7 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
     bench.result.home_imbalance += HomeImbalanceOf(routes, shape.experts, options_.ranks) /
                                    static_cast<double>(bench.routes.size());
   }
-
+  if (options_.what == "rings") return MeasureRings(bench);
   absl::Status status = CreateBuffer(bench);
   if (!status.ok()) return status;
   RankTensors tensors(group_, bench.buffer, stop_);
@@ -121,6 +121,8 @@ absl::Status BenchSession::CreateBuffer(Bench& bench) {
     buffer.shape.set_layers(kBenchLayer + 1);
     buffer.shape.set_gradients(options_.what == "reduce");
   }
+  buffer.shape.set_dispatch_output_slots(bench.dispatch_output_slots);
+  buffer.shape.set_expert_output_slots(bench.expert_output_slots);
   buffer.sms = options_.sms;
   buffer.local_sms = options_.local_sms;
   buffer.programmatic_launch = options_.programmatic_launch;
@@ -132,8 +134,8 @@ absl::Status BenchSession::CreateBuffer(Bench& bench) {
 }
 
 bool BenchSession::WantsWeights(const BenchShape& shape) const {
-  const bool wanted =
-      options_.wants("layer") || options_.what == "prefetch" || options_.what == "reduce";
+  const bool wanted = options_.wants("layer") || options_.what == "prefetch" ||
+                      options_.what == "reduce" || options_.what == "rings";
   return wanted && shape.intermediate > 0;
 }
 

@@ -44,12 +44,17 @@ class BenchSession {
     std::string buffer;
     std::vector<std::vector<int32_t>> routes;  // [inputs] of [R, S, K]
     GroupPlan plan;                            // of input 0: whose bytes are counted
+    int32_t dispatch_output_slots = 0;
+    int32_t expert_output_slots = 0;
     // Of BackToBackSavedPlan, once measured.
     std::vector<int64_t> saved_plan_back_to_back_ns;
     ShapeResult result;
   };
 
   absl::Status CreateBuffer(Bench& bench);
+  absl::StatusOr<ShapeResult> MeasureRings(Bench& bench);
+  // One way, on a buffer of its own; `outputs`: of rank 0, by micro-batch.
+  absl::Status MeasureRing(Bench& bench, RingResult ring, std::vector<std::string>& outputs);
   absl::Status WriteInputs(const Bench& bench, RankTensors& tensors) const;
   absl::Status LoadWeights(const Bench& bench, RankTensors& tensors) const;
   absl::Status WriteFactors(const Bench& bench, RankTensors& tensors) const;
