@@ -115,7 +115,10 @@ class BufferRings {
   // path's operations, with rows of the plan.
   virtual absl::StatusOr<RingSlot> AcquireExpertOutput(const PlanPtr& plan) = 0;
 
-  // Each releases a slot. Its last read is what was called before this.
+  // Each releases a slot. Streams and words pass behind the slot's dispatch, as every reader of its
+  // rows does: one that still runs would clear the mark, and the next would wait for it in vain.
+  //
+  // The last read is what was called before this.
   virtual absl::Status Release(const RingSlot& slot) = 0;
   // Its last read is what has been submitted to the stream; of a dispatch-output slot, with backend
   // cuda (UNIMPLEMENTED).
