@@ -206,8 +206,10 @@ CallId ControlPlane::ExecuteProgram(const v1::ExecuteProgramRequest& request,
     return 0;
   }
   const CallId call = AddCall(std::move(sink));
-  Post(group, ProgramSubmitted{call, request.buffer(), Generation(request.generation()),
-                               request.program()});
+  ProgramSubmitted submitted{call, request.buffer(), Generation(request.generation()),
+                             request.program()};
+  if (request.has_path_choice()) submitted.path_choice = request.path_choice();
+  Post(group, std::move(submitted));
   RunPosted();
   return calls_.count(call) > 0 ? call : 0;
 }

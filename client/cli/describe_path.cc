@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/optional.h"
+#include "client/cli/bench/bench_choice.h"
 #include "client/cli/bench/bench_shape.h"
 #include "client/cli/flags.h"
 #include "client/cli/output.h"
@@ -21,6 +22,7 @@ struct Settings {
   std::string table;
   std::string shape;
   int32_t ranks = 2;
+  int32_t ring_slots = 0;
   absl::optional<double> imbalance;
   bool no_direct = false;
   bool no_overlap = false;
@@ -34,6 +36,9 @@ void Declare(Settings& settings, FlagSet& flags) {
   flags.Required("shape", "S4096,H7168,K8,E256", "of the buffer, as of 'perigee bench'",
                  &settings.shape);
   flags.Optional("ranks", "R", "ranks of the group", &settings.ranks, 1, 128);
+  flags.Optional("ring-slots", "D",
+                 "depth of the buffer's ring of dispatch outputs; 0: it has none",
+                 &settings.ring_slots, 0);
   flags.Optional("imbalance", "X",
                  "routes to the experts of the most loaded rank over the mean; without it 1",
                  &settings.imbalance, 1, 128);
@@ -107,7 +112,8 @@ int DescribePath(const std::vector<std::string>& args) {
   const absl::StatusOr<PathTable> table = PathTable::Read(settings.table);
   if (!table.ok()) return PrintFailure(kName, table.status());
   PathQuery query;
-  query.shape = {shape->tokens, shape->hidden, shape->topk, shape->experts, settings.ranks};
+  query.shape = PathShapeOf(*shape, settings.ranks);
+  query.shape.ring_slots = settings.ring_slots;
   query.home_imbalance = settings.imbalance.value_or(1);
   query.producer_writes_in_place = !settings.no_direct;
   query.prepares_beside = !settings.no_overlap;

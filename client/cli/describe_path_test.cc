@@ -24,7 +24,7 @@ class DescribePathTest : public testing::Test {
     for (const char* device : {"GPU A", "GPU B"}) {
       PathCell cell;
       cell.machine = {device, 4, "cuda", "nvlink", 16, 0};
-      cell.shape = {64, 128, 2, 8, 4};
+      cell.shape = {64, 128, 2, 8, 4, 128, 2, 0};
       cell.routes = "skew 1";
       cell.home_imbalance = 1.2;
       cell.costs.dispatch_us = 100;
@@ -55,7 +55,7 @@ class DescribePathTest : public testing::Test {
 TEST_F(DescribePathTest, SaysForEachMachineWhatIsTakenAndWhy) {
   ASSERT_EQ(Run({"--shape", "S64,H128,K2,E8", "--imbalance", "1.2"}), kDone) << err_;
   EXPECT_EQ(out_,
-            "S64,H128,K2,E8 on 4 ranks, home imbalance 1.2\n\n"
+            "S64,H128,K2,E8,P128,B2 on 4 ranks, home imbalance 1.2\n\n"
             "machine:  4 x GPU A (cuda, nvlink, SMs 16, local SMs default)\n"
             "path:     pull\n"
             "because:  pull takes 60.0 us where ordinary takes 100.0 us, at home imbalance 1.2\n\n"
@@ -76,7 +76,11 @@ TEST_F(DescribePathTest, WhatTheSidesCannotDoIsLeftOut) {
 
 TEST_F(DescribePathTest, OtherShapesWereNotMeasured) {
   ASSERT_EQ(Run({"--shape", "S64,H256,K2,E8"}), kDone);
-  EXPECT_THAT(out_, HasSubstr("nothing was measured for S64,H256,K2,E8 on 4 ranks"));
+  EXPECT_THAT(out_, HasSubstr("nothing was measured for S64,H256,K2,E8,P128,B2 on 4 ranks"));
+  ASSERT_EQ(Run({"--shape", "S64,H128,K2,E8,P16"}), kDone);
+  EXPECT_THAT(out_, HasSubstr("nothing was measured for S64,H128,K2,E8,P16,B2 on 4 ranks"));
+  ASSERT_EQ(Run({"--shape", "S64,H128,K2,E8", "--ring-slots", "4"}), kDone);
+  EXPECT_THAT(out_, HasSubstr("nothing was measured for S64,H128,K2,E8,P128,B2 with rings of 4"));
 }
 
 TEST_F(DescribePathTest, WrongUseAndBrokenTablesAreNamed) {

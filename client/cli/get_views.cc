@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "client/cli/buffer_parts.h"
+#include "client/cli/choice_view.h"
 
 namespace perigee {
 namespace {
@@ -243,6 +244,7 @@ Facts FactsOf(const v1::Buffer& buffer) {
   if (buffer.local_sms() != 0) facts.push_back({"local SMs", absl::StrCat(buffer.local_sms())});
   if (buffer.no_programmatic_launch()) facts.push_back({"programmatic launch", "no"});
   if (buffer.high_priority_stream()) facts.push_back({"stream", "high priority"});
+  for (const auto& fact : PathFacts(buffer)) facts.push_back(fact);
   Add(facts, "reason", buffer.state_reason());
   for (int rank = 0; rank < buffer.rank_bytes_size(); ++rank) {
     facts.push_back(
@@ -349,6 +351,7 @@ void WriteJson(const v1::Buffer& buffer, JsonWriter& json) {
   json.Field("local_sms", int32_t{buffer.local_sms()});
   json.Field("programmatic_launch", !buffer.no_programmatic_launch());
   json.Field("high_priority_stream", buffer.high_priority_stream());
+  WritePathChoice(buffer, json);
   ArrayField<uint64_t>(json, "rank_bytes", buffer.rank_bytes());
   json.Field("state_reason", buffer.state_reason());
   AttachmentsField(json, buffer);

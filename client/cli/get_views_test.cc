@@ -101,6 +101,14 @@ TEST(GetViewsTest, ABuffersBytesAreThoseOfAllRanks) {
   EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("bytes", "2.00 KiB")));
 }
 
+TEST(GetViewsTest, ABufferHasThePathOfItsRows) {
+  v1::Buffer buffer;
+  buffer.mutable_path_choice()->set_path("pull");
+  buffer.mutable_path_choice()->set_basis(v1::PathChoice::ASKED_FOR);
+  EXPECT_THAT(FactsOf(buffer), testing::Contains(Pair("path of rows", "pull (asked for)")));
+  EXPECT_THAT(Json(buffer), HasSubstr("\"path\": \"pull\""));
+}
+
 TEST(GetViewsTest, GradientsAreShownWithWhatTheyTake) {
   v1::Buffer buffer;
   v1::BufferShape& shape = *buffer.mutable_shape();

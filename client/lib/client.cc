@@ -202,11 +202,13 @@ absl::StatusOr<v1::TokenLedger> Client::GetTokenLedger(const std::string& name) 
 
 absl::Status Client::ExecuteProgram(
     const std::string& buffer, Generation generation, const v1::Program& program,
-    absl::FunctionRef<void(const v1::ExecuteProgramResponse&)> on_progress) {
+    absl::FunctionRef<void(const v1::ExecuteProgramResponse&)> on_progress,
+    const v1::PathChoice* path_choice) {
   v1::ExecuteProgramRequest request;
   request.set_buffer(buffer);
   request.set_generation(generation.value);
   *request.mutable_program() = program;
+  if (path_choice != nullptr) *request.mutable_path_choice() = *path_choice;
   bool complete = false;
   const absl::Status status = connection_->ExecuteProgram(
       request, kProgramIdleTimeout, [&](const v1::ExecuteProgramResponse& message) {

@@ -91,10 +91,12 @@ class Client {
   absl::StatusOr<v1::TokenLedger> GetTokenLedger(const std::string& name);
 
   // Runs a program on every rank and returns when it has ended everywhere. on_progress is called
-  // from this thread.
+  // from this thread. path_choice: which path its rows take, to be seen with the buffer; null: what
+  // stands there stays.
   absl::Status ExecuteProgram(
       const std::string& buffer, Generation generation, const v1::Program& program,
-      absl::FunctionRef<void(const v1::ExecuteProgramResponse&)> on_progress);
+      absl::FunctionRef<void(const v1::ExecuteProgramResponse&)> on_progress,
+      const v1::PathChoice* path_choice = nullptr);
 
  private:
   const std::unique_ptr<Connection> connection_;

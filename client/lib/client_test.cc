@@ -117,9 +117,13 @@ TEST_F(ClientTest, AProgramIsDoneOnlyWhenTheLastMessageSaysSo) {
   EXPECT_TRUE(client_->ExecuteProgram("b", Generation(7), v1::Program(), count).ok());
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(fake_->execute_requests[0].generation(), 7u);
+  EXPECT_FALSE(fake_->execute_requests[0].has_path_choice());
 
   fake_->messages[1].set_complete(false);
-  EXPECT_FALSE(client_->ExecuteProgram("b", Generation(7), v1::Program(), count).ok());
+  v1::PathChoice choice;
+  choice.set_path("pull");
+  EXPECT_FALSE(client_->ExecuteProgram("b", Generation(7), v1::Program(), count, &choice).ok());
+  EXPECT_EQ(fake_->execute_requests[1].path_choice().path(), "pull");
 }
 
 }  // namespace

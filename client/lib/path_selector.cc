@@ -11,6 +11,10 @@
 namespace perigee {
 namespace {
 
+// Of v1::PathChoice.
+constexpr size_t kMaxCellBytes = 1024;
+constexpr size_t kMaxReasonBytes = 4096;
+
 // One path, what it is held against, and what a cell says of both.
 struct Candidate {
   DispatchPath path;
@@ -44,6 +48,13 @@ struct Reading {
   const PathCell* above = nullptr;
   double part_above = 0;
 
+  // Their names within machine and shape.
+  std::string Routes() const {
+    const auto name = [](const PathCell& cell) {
+      return absl::StrFormat("%s (home imbalance %.3g)", cell.routes, cell.home_imbalance);
+    };
+    return below == above ? name(*below) : absl::StrCat(name(*below), " and ", name(*above));
+  }
   std::string Describe() const {
     if (below == above) return absl::StrFormat("at home imbalance %.3g", below->home_imbalance);
     return absl::StrFormat("between home imbalances %.3g and %.3g", below->home_imbalance,
@@ -106,6 +117,7 @@ Verdict Judge(const Candidate& candidate, const Reading& reading) {
 std::vector<const PathCell*> CellsOf(const PathTable& table, const PathQuery& query) {
   std::vector<const PathCell*> cells;
   for (const PathCell& cell : table.cells()) {
+    if (!cell.shape.recorded()) continue;
     if (cell.machine == query.machine && cell.shape == query.shape) cells.push_back(&cell);
   }
   return cells;
@@ -114,10 +126,42 @@ std::vector<const PathCell*> CellsOf(const PathTable& table, const PathQuery& qu
 // Why there are none.
 std::string NoCells(const PathTable& table, const PathQuery& query) {
   int64_t of_machine = 0;
-  for (const PathCell& cell : table.cells()) of_machine += cell.machine == query.machine ? 1 : 0;
-  return absl::StrCat("nothing was measured for ", Describe(query.shape), " on ",
-                      Describe(query.machine), "; of the table's ", table.cells().size(), " cells ",
-                      of_machine, " are of this machine");
+  int64_t not_recorded = 0;
+  for (const PathCell& cell : table.cells()) {
+    if (cell.machine != query.machine) continue;
+    ++of_machine;
+    if (cell.shape == query.shape.AsNotRecorded()) ++not_recorded;
+  }
+  std::string text = absl::StrCat(
+      "nothing was measured for ", Describe(query.shape), " on ", Describe(query.machine),
+      "; of the table's ", table.cells().size(), " cells ", of_machine, " are of this machine");
+  if (not_recorded > 0) {
+    absl::StrAppend(&text, ", ", not_recorded,
+                    " of them of this shape without its P, B and rings: to be measured again");
+  }
+  return text;
+}
+
+// No longer than the wire takes it, and no character in parts.
+std::string Shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+v1::PathChoice::Basis WireBasis(PathBasis basis) {
+  switch (basis) {
+    case PathBasis::kDefault:
+      return v1::PathChoice::DEFAULT;
+    case PathBasis::kAskedFor:
+      return v1::PathChoice::ASKED_FOR;
+    case PathBasis::kMeasured:
+      return v1::PathChoice::MEASURED;
+    case PathBasis::kNotMeasured:
+      return v1::PathChoice::NOT_MEASURED;
+  }
+  return v1::PathChoice::BASIS_UNSPECIFIED;
 }
 
 }  // namespace
@@ -136,14 +180,27 @@ const char* PathName(DispatchPath path) {
   return "";
 }
 
+v1::PathChoice ToWire(const PathChoice& choice) {
+  v1::PathChoice wire;
+  wire.set_path(PathName(choice.path));
+  wire.set_basis(WireBasis(choice.basis));
+  wire.set_cell(Shortened(choice.cell, kMaxCellBytes));
+  wire.set_reason(Shortened(choice.reason, kMaxReasonBytes));
+  return wire;
+}
+
 PathChoice ChoosePath(const PathTable& table, const PathQuery& query) {
   if (!query.producer_writes_in_place && !query.consumer_reads_peers) {
     return {DispatchPath::kOrdinary,
-            "the producer cannot write in place, and the consumer cannot read peers"};
+            "the producer cannot write in place, and the consumer cannot read peers",
+            PathBasis::kDefault, ""};
   }
   const std::vector<const PathCell*> cells = CellsOf(table, query);
-  if (cells.empty()) return {DispatchPath::kOrdinary, NoCells(table, query)};
+  if (cells.empty()) {
+    return {DispatchPath::kOrdinary, NoCells(table, query), PathBasis::kNotMeasured, ""};
+  }
   PathChoice choice;
+  choice.basis = PathBasis::kNotMeasured;
   double most_us = 0;
   std::vector<std::string> slower;
   for (const Candidate& candidate : kCandidates) {
@@ -160,11 +217,16 @@ PathChoice ChoosePath(const PathTable& table, const PathQuery& query) {
       continue;
     }
     const Verdict verdict = Judge(candidate, *reading);
+    const std::string cell = absl::StrCat(Describe(query.shape), " on ", Describe(query.machine),
+                                          ", ", reading->Routes());
     if (!verdict.faster) {
       slower.push_back(verdict.words);
+      if (choice.basis == PathBasis::kNotMeasured) {
+        choice = {DispatchPath::kOrdinary, "", PathBasis::kMeasured, cell};
+      }
     } else if (verdict.saving_us > most_us) {
       most_us = verdict.saving_us;
-      choice = {candidate.path, verdict.words};
+      choice = {candidate.path, verdict.words, PathBasis::kMeasured, cell};
     }
   }
   if (choice.path == DispatchPath::kOrdinary) choice.reason = absl::StrJoin(slower, "; ");

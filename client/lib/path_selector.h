@@ -21,6 +21,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "client/lib/path_table.h"
+#include "proto/v1/buffers.pb.h"
 
 namespace perigee {
 
@@ -48,10 +49,22 @@ struct PathQuery {
   bool consumer_reads_peers = false;      // or rank and mappings allow to fetch rows for it
 };
 
+// What decided for a path.
+enum class PathBasis {
+  kDefault,      // nobody asked for one, or no other is possible
+  kAskedFor,     // it was asked for
+  kMeasured,     // costs of cells that hold here
+  kNotMeasured,  // there are none, so it is the ordinary one
+};
+
 struct PathChoice {
   DispatchPath path = DispatchPath::kOrdinary;
   std::string reason;  // in words, for people
+  PathBasis basis = PathBasis::kDefault;
+  std::string cell = "";  // kMeasured: the cell that counted, or the two, in words
 };
+// As the coordinator keeps it of a buffer; what is too long for it is cut off.
+v1::PathChoice ToWire(const PathChoice& choice);
 
 PathChoice ChoosePath(const PathTable& table, const PathQuery& query);
 

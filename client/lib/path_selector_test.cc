@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const PathMachine kMachine = {"GPU", 4, "cuda", "nvlink", 0, 0};
-const PathShape kShape = {8192, 3584, 8, 896, 4};
+const PathShape kShape = {8192, 3584, 8, 896, 4, 128, 224, 0};
 
 PathCell Cell(double imbalance, PathCosts costs) {
   return {kMachine, kShape, std::to_string(imbalance), imbalance, costs};
@@ -65,13 +65,72 @@ TEST(ChoosePath, OtherShapesAndMachinesAreNotMeasured) {
   const PathTable table = Table({Cell(1, kAll)});
   PathQuery query = Query();
   query.shape.hidden = 7168;
-  ExpectChoice(table, query, DispatchPath::kOrdinary,
-               "nothing was measured for S8192,H7168,K8,E896 on 4 ranks on 4 x GPU (cuda, nvlink, "
-               "SMs default, local SMs default); of the table's 1 cells 1 are of this machine");
+  ExpectChoice(
+      table, query, DispatchPath::kOrdinary,
+      "nothing was measured for S8192,H7168,K8,E896,P128,B224 on 4 ranks on 4 x GPU (cuda, nvlink, "
+      "SMs default, local SMs default); of the table's 1 cells 1 are of this machine");
   query = Query();
   query.machine.sms = 20;
   ExpectChoice(table, query, DispatchPath::kOrdinary, "1 cells 0 are of this machine");
   ExpectChoice(PathTable(), Query(), DispatchPath::kOrdinary, "of the table's 0 cells");
+}
+
+// Each alone makes a cell another buffer's.
+TEST(ChoosePath, PaddingSlotsAndRingsArePartOfTheCell) {
+  const PathTable table = Table({Cell(1, kAll)});
+  for (int32_t PathShape::*field :
+       {&PathShape::token_padding, &PathShape::slots, &PathShape::ring_slots}) {
+    PathQuery query = Query();
+    query.shape.*field += 1;
+    ExpectChoice(table, query, DispatchPath::kOrdinary, "nothing was measured for S8192,H3584");
+  }
+}
+
+TEST(ChoosePath, CellsThatDoNotSayTheirBufferSpeakForNone) {
+  PathCell cell = Cell(1, kAll);
+  cell.shape = kShape.AsNotRecorded();
+  const PathTable table = Table({cell});
+  ExpectChoice(table, Query(), DispatchPath::kOrdinary,
+               "1 are of this machine, 1 of them of this shape without its P, B and rings");
+  PathQuery query = Query();
+  query.shape = cell.shape;
+  ExpectChoice(table, query, DispatchPath::kOrdinary, "(P, B and rings not recorded)");
+}
+
+TEST(ChoosePath, SaysWhatDecidedAndByWhichCell) {
+  const auto choose = [](const PathTable& table, const PathQuery& query) {
+    return ToWire(ChoosePath(table, query));
+  };
+  v1::PathChoice choice = choose(Table({Cell(1, kAll)}), Query());
+  EXPECT_EQ(choice.path(), "direct_overlapped");
+  EXPECT_EQ(choice.basis(), v1::PathChoice::MEASURED);
+  EXPECT_EQ(choice.cell(),
+            "S8192,H3584,K8,E896,P128,B224 on 4 ranks on 4 x GPU (cuda, nvlink, SMs default, local "
+            "SMs default), 1.000000 (home imbalance 1)");
+  EXPECT_THAT(choice.reason(), HasSubstr("direct_overlapped takes 450.0 us"));
+
+  PathCosts slow = {500, 600, 600, 700, 800};
+  choice = choose(Table({Cell(1, slow), Cell(3, slow)}), Query(2));
+  EXPECT_EQ(choice.path(), "ordinary");
+  EXPECT_EQ(choice.basis(), v1::PathChoice::MEASURED);
+  EXPECT_THAT(choice.cell(), HasSubstr("(home imbalance 1) and 3.000000 (home imbalance 3)"));
+
+  choice = choose(Table({Cell(1, kAll)}), Query(2));
+  EXPECT_EQ(choice.basis(), v1::PathChoice::NOT_MEASURED) << "too far away";
+  EXPECT_EQ(choice.cell(), "");
+  EXPECT_EQ(choose(PathTable(), Query()).basis(), v1::PathChoice::NOT_MEASURED);
+  PathQuery nothing = Query();
+  nothing.producer_writes_in_place = nothing.consumer_reads_peers = false;
+  EXPECT_EQ(choose(PathTable(), nothing).basis(), v1::PathChoice::DEFAULT);
+}
+
+TEST(ToWire, WordsAreNoLongerThanTheWireTakesThem) {
+  PathChoice choice;
+  choice.cell = std::string(1023, 'x') + "\xc3\xa4";
+  choice.reason = std::string(5000, 'y');
+  const v1::PathChoice wire = ToWire(choice);
+  EXPECT_EQ(wire.cell(), std::string(1023, 'x')) << "no half of a character";
+  EXPECT_EQ(wire.reason(), std::string(4096, 'y'));
 }
 
 TEST(ChoosePath, WhatSavesTooLittleIsNotTaken) {

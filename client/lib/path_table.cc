@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -52,6 +52,12 @@ std::string Quoted(absl::string_view text) {
   return quoted + "\"";
 }
 
+std::string BufferFields(const PathShape& shape) {
+  if (!shape.recorded()) return "";
+  return absl::StrCat(", \"token_padding\": ", shape.token_padding, ", \"slots\": ", shape.slots,
+                      ", \"ring_slots\": ", shape.ring_slots);
+}
+
 std::string CellLine(const PathCell& cell) {
   const PathMachine& machine = cell.machine;
   const PathShape& shape = cell.shape;
@@ -66,7 +72,7 @@ std::string CellLine(const PathCell& cell) {
                       ", \"local_sms\": ", machine.local_sms, ", \"tokens\": ", shape.tokens,
                       ", \"hidden\": ", shape.hidden, ", \"topk\": ", shape.topk,
                       ", \"experts\": ", shape.experts, ", \"ranks\": ", shape.ranks,
-                      ", \"routes\": ", Quoted(cell.routes),
+                      BufferFields(shape), ", \"routes\": ", Quoted(cell.routes),
                       absl::StrFormat(", \"home_imbalance\": %.6g", cell.home_imbalance),
                       ", \"costs_us\": {", absl::StrJoin(costs, ", "), "}}\n");
 }
@@ -157,6 +163,17 @@ absl::StatusOr<PathCosts> ParseCosts(const Value& value) {
   return costs;
 }
 
+// All three or none.
+void ParseBufferFields(Fields& fields, PathShape& shape) {
+  const bool padding = fields.has("token_padding");
+  const bool slots = fields.has("slots");
+  const bool rings = fields.has("ring_slots");
+  if (!padding && !slots && !rings) return;
+  shape.token_padding = fields.Whole("token_padding", 1);
+  shape.slots = fields.Whole("slots", 0);
+  shape.ring_slots = fields.Whole("ring_slots", 0);
+}
+
 absl::StatusOr<PathCell> ParseCell(const google::protobuf::Struct& object) {
   Fields fields(object);
   PathCell cell;
@@ -165,6 +182,7 @@ absl::StatusOr<PathCell> ParseCell(const google::protobuf::Struct& object) {
                   fields.Whole("sms", 0), fields.Whole("local_sms", 0)};
   cell.shape = {fields.Whole("tokens", 1), fields.Whole("hidden", 1), fields.Whole("topk", 1),
                 fields.Whole("experts", 1), fields.Whole("ranks", 1)};
+  ParseBufferFields(fields, cell.shape);
   cell.routes = fields.Text("routes");
   cell.home_imbalance = fields.Number("home_imbalance", 1, "a number from 1 on");
   const Value* costs = fields.Find("costs_us", "an object");
@@ -180,10 +198,10 @@ absl::Status CheckHeader(const google::protobuf::Struct& object) {
   const std::string format = fields.Text("format");
   const int32_t version = fields.Whole("version", 1);
   if (absl::Status status = fields.Finish(); !status.ok()) return status;
-  if (format == kFormat && version == kPathTableVersion) return absl::OkStatus();
+  if (format == kFormat && version <= kPathTableVersion) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("it is ", format, " of version ", version,
                                                  ", expected ", kFormat, " of version ",
-                                                 kPathTableVersion));
+                                                 kPathTableVersion, " at most"));
 }
 
 absl::Status AtLine(size_t line, const absl::Status& status) {
@@ -202,8 +220,15 @@ std::string Describe(const PathMachine& machine) {
 }
 
 std::string Describe(const PathShape& shape) {
-  return absl::StrCat("S", shape.tokens, ",H", shape.hidden, ",K", shape.topk, ",E", shape.experts,
-                      " on ", shape.ranks, " ranks");
+  std::string text =
+      absl::StrCat("S", shape.tokens, ",H", shape.hidden, ",K", shape.topk, ",E", shape.experts);
+  if (shape.recorded()) {
+    absl::StrAppend(&text, ",P", shape.token_padding, ",B", shape.slots);
+    if (shape.ring_slots > 0) absl::StrAppend(&text, " with rings of ", shape.ring_slots);
+  } else {
+    absl::StrAppend(&text, " (P, B and rings not recorded)");
+  }
+  return absl::StrCat(text, " on ", shape.ranks, " ranks");
 }
 
 absl::StatusOr<PathTable> PathTable::Parse(absl::string_view text) {
@@ -234,7 +259,17 @@ absl::StatusOr<PathTable> PathTable::Read(const std::string& path) {
     const int error = errno;
     return absl::ErrnoToStatus(error, absl::StrCat("cannot read path table ", path));
   }
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // A part of a table may look like a whole one.
+  std::string text;
+  std::array<char, 1 << 16> chunk;
+  do {
+    file.read(chunk.data(), chunk.size());
+    text.append(chunk.data(), static_cast<size_t>(file.gcount()));
+  } while (file.good());
+  if (file.bad()) {
+    const int error = errno == 0 ? EIO : errno;
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot read path table ", path));
+  }
   absl::StatusOr<PathTable> table = Parse(text);
   if (table.ok()) return table;
   return absl::Status(table.status().code(),

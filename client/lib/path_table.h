@@ -2,7 +2,8 @@
 // (path_selector.h) chooses by.
 //
 // The file is text: a line of JSON that says what it is, then a line of JSON for each cell. Who
-// writes it replaces it whole, so a reader finds the old one or the new one.
+// writes it replaces it whole, so a reader finds the old one or the new one. Cells are added to a
+// file by path_table_update.h.
 #ifndef PERIGEE_CLIENT_LIB_PATH_TABLE_H_
 #define PERIGEE_CLIENT_LIB_PATH_TABLE_H_
 
@@ -17,7 +18,8 @@
 
 namespace perigee {
 
-inline constexpr int kPathTableVersion = 1;
+// Of what is written. Version 1 is read, too; its cells do not say token padding, slots and rings.
+inline constexpr int kPathTableVersion = 2;
 
 // What costs were measured on; they hold nowhere else.
 struct PathMachine {
@@ -32,12 +34,25 @@ struct PathMachine {
 };
 std::string Describe(const PathMachine& machine);
 
+// Of what a cell of version 1 does not say. Nobody knows what it was, so such a cell speaks for no
+// buffer: it is kept, and measured again.
+inline constexpr int32_t kNotRecorded = -1;
+
+// All of a buffer that what paths take depends on.
 struct PathShape {
-  int32_t tokens = 0;   // S
-  int32_t hidden = 0;   // H
-  int32_t topk = 0;     // K
-  int32_t experts = 0;  // E
-  int32_t ranks = 0;    // R
+  int32_t tokens = 0;                    // S
+  int32_t hidden = 0;                    // H
+  int32_t topk = 0;                      // K
+  int32_t experts = 0;                   // E
+  int32_t ranks = 0;                     // R
+  int32_t token_padding = kNotRecorded;  // P
+  int32_t slots = kNotRecorded;          // B
+  int32_t ring_slots = kNotRecorded;     // depth of its ring of dispatch outputs; 0: it has none
+
+  // All three of the last, or none.
+  bool recorded() const { return token_padding != kNotRecorded; }
+  // What a cell of version 1 says of it.
+  PathShape AsNotRecorded() const { return {tokens, hidden, topk, experts, ranks}; }
 
   friend bool operator==(const PathShape&, const PathShape&) = default;
 };

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 PathCell Cell(const std::string& routes = "skew 1") {
   PathCell cell;
   cell.machine = {"GPU \"X\\2\"", 4, "cuda", "nvlink", 16, 0};
-  cell.shape = {8192, 3584, 8, 896, 4};
+  cell.shape = {8192, 3584, 8, 896, 4, 128, 224, 2};
   cell.routes = routes;
   cell.home_imbalance = 1.25;
   cell.costs.dispatch_us = 500.125;
@@ -41,6 +41,7 @@ TEST(PathTable, IsReadAsItWasWritten) {
   producer.costs.produce_dispatch_us = 600;
   producer.costs.direct_us = 610;
   producer.costs.direct_overlapped_us = 420.5;
+  producer.shape = producer.shape.AsNotRecorded();
   table.Put(producer);
   const auto read = PathTable::Parse(table.Text());
   ASSERT_TRUE(read.ok()) << read.status();
@@ -99,8 +100,11 @@ TEST(PathTable, WhatIsBrokenIsNamedByLine) {
     EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(table.status().message()), HasSubstr(why));
   };
-  expect("\"version\": 1", "\"version\": 2",
-         "line 1: it is perigee path table of version 2, expected perigee path table of version 1");
+  expect("\"version\": 2", "\"version\": 3",
+         "line 1: it is perigee path table of version 3, expected perigee path table of version 2 "
+         "at most");
+  expect("\"slots\": 224, ", "", "line 3: there is no \"slots\", expected a whole number from 0");
+  expect("\"token_padding\": 128", "\"token_padding\": 0", "\"token_padding\" is 0, expected");
   expect("\"format\": \"perigee path table\", ", "", "line 1: there is no \"format\"");
   expect("\"hidden\": 3584", "\"hidden\": \"x\"",
          "line 3: \"hidden\" is no number, expected a whole number from 1 on");
@@ -119,6 +123,15 @@ TEST(PathTable, WhatIsBrokenIsNamedByLine) {
   expect("\"pull\": 400.000}}", "\"pull\": 400.000}", "line 3: it is no JSON object");
   EXPECT_THAT(std::string(PathTable::Parse("").status().message()),
               HasSubstr("line 1: it is no JSON object: , expected the table's head"));
+}
+
+TEST(PathTable, ShapesAreToldApartInWords) {
+  PathShape shape = Cell().shape;
+  EXPECT_EQ(Describe(shape), "S8192,H3584,K8,E896,P128,B224 with rings of 2 on 4 ranks");
+  shape.ring_slots = 0;
+  EXPECT_EQ(Describe(shape), "S8192,H3584,K8,E896,P128,B224 on 4 ranks");
+  EXPECT_EQ(Describe(shape.AsNotRecorded()),
+            "S8192,H3584,K8,E896 (P, B and rings not recorded) on 4 ranks");
 }
 
 TEST(PathTable, FilesAreReplacedWhole) {

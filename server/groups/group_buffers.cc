@@ -171,6 +171,10 @@ void GroupBuffers::set_last_sequence(const std::string& name, uint64_t sequence)
   records_.at(name).last_sequence = sequence;
 }
 
+void GroupBuffers::set_path_choice(const std::string& name, const v1::PathChoice& choice) {
+  *records_.at(name).info.mutable_path_choice() = choice;
+}
+
 void GroupBuffers::Allocate(Record& record) {
   const size_t ranks = context_.members.size();
   record.tickets.assign(ranks, std::vector<std::string>(ranks));

@@ -58,6 +58,8 @@ class GroupBuffers {
   // Last sequence used in this generation; of a buffer that is ACTIVE.
   uint64_t last_sequence(const std::string& name) const;
   void set_last_sequence(const std::string& name, uint64_t sequence);
+  // Stays with the buffer through its generations.
+  void set_path_choice(const std::string& name, const v1::PathChoice& choice);
 
  private:
   enum class Step { kTakingId, kAllocating, kConnecting, kSettled, kDropping };

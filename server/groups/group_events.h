@@ -122,6 +122,7 @@ struct ProgramSubmitted {
   std::string buffer;
   Generation generation;  // 0: whichever lives
   v1::Program program;
+  absl::optional<v1::PathChoice> path_choice = absl::nullopt;  // checked
 };
 struct ProgramCancelled {
   CallId call = 0;  // that submitted it

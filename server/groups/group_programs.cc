@@ -21,6 +21,7 @@ void GroupPrograms::Submit(const ProgramSubmitted& event) {
   run.call = event.call;
   run.buffer = event.buffer;
   run.program = event.program;
+  if (event.path_choice) buffers_.set_path_choice(event.buffer, *event.path_choice);
   programs_.push_back(std::move(run));
   if (programs_.size() == 1) StartNext();
 }

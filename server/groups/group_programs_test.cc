@@ -59,6 +59,29 @@ TEST(GroupPrograms, GivenEveryRankEndsWellThenTheLastMessageIsCompleteWithAllRan
   EXPECT_EQ(next[1].command.execute_program().first_sequence(), 10u) << "1 + the highest used";
 }
 
+TEST(GroupPrograms, ABufferShowsTheLastPathThatACallerHasTold) {
+  GroupHarness group;
+  group.Start(1);
+  const auto shown = [&] { return group.buffer("b").path_choice().path(); };
+  const auto submit = [&](CallId call, absl::optional<v1::PathChoice> choice, uint64_t generation) {
+    ProgramSubmitted event{call, GroupHarness::BufferNamed("b"), Generation(generation), {}};
+    event.program.add_operations()->mutable_barrier();
+    event.path_choice = std::move(choice);
+    group.Do(event);
+  };
+  v1::PathChoice choice;
+  choice.set_path("pull");
+  submit(5, choice, 0);
+  EXPECT_EQ(shown(), "pull");
+  submit(6, absl::nullopt, 0);
+  EXPECT_EQ(shown(), "pull") << "a program of which nobody tells";
+  choice.set_path("direct");
+  submit(7, choice, 99);
+  EXPECT_EQ(shown(), "pull") << "refused";
+  submit(8, choice, 0);
+  EXPECT_EQ(shown(), "direct");
+}
+
 TEST(GroupPrograms, SequencesAreCountedPerBufferAndBeginAgainWithAGeneration) {
   GroupHarness group;
   group.Start(1);

@@ -28,6 +28,30 @@ absl::Status CheckTransport(const NewGroup& group) {
                                                  " does not have, expected backend cuda"));
 }
 
+absl::Status CheckPathChoice(const v1::PathChoice& choice) {
+  constexpr size_t kMaxCellBytes = 1024;
+  constexpr size_t kMaxReasonBytes = 4096;
+  const std::string& path = choice.path();
+  if (path != "ordinary" && path != "direct" && path != "direct_overlapped" && path != "pull") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path is '", path.substr(0, 32),
+                     "', expected ordinary, direct, direct_overlapped or pull"));
+  }
+  if (choice.basis() == v1::PathChoice::BASIS_UNSPECIFIED ||
+      !v1::PathChoice::Basis_IsValid(choice.basis())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("basis is ", static_cast<int>(choice.basis()),
+                     ", expected DEFAULT, ASKED_FOR, MEASURED or NOT_MEASURED"));
+  }
+  const auto check = [](const char* field, size_t size, size_t most) {
+    if (size <= most) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " has ", size, " bytes, expected ", most, " at most"));
+  };
+  const absl::Status cell = check("cell", choice.cell().size(), kMaxCellBytes);
+  return cell.ok() ? check("reason", choice.reason().size(), kMaxReasonBytes) : cell;
+}
+
 }  // namespace
 
 absl::StatusOr<NewGroup> ParseNewGroup(const v1::CreateGroupRequest& request) {
@@ -105,9 +129,12 @@ absl::StatusOr<WatchId> GroupHandler::Watch(const v1::WatchGroupRequest& request
 
 CallId GroupHandler::Execute(const v1::ExecuteProgramRequest& request,
                              std::shared_ptr<ProgramSink> sink) {
-  const absl::Status name = InField("buffer", ParseBufferName(request.buffer()).status());
-  if (name.ok()) return control_.ExecuteProgram(request, std::move(sink));
-  sink->Finish({name, {}, {}});
+  absl::Status status = InField("buffer", ParseBufferName(request.buffer()).status());
+  if (status.ok() && request.has_path_choice()) {
+    status = InField("path_choice", CheckPathChoice(request.path_choice()));
+  }
+  if (status.ok()) return control_.ExecuteProgram(request, std::move(sink));
+  sink->Finish({status, {}, {}});
   return 0;
 }
 

@@ -139,5 +139,25 @@ TEST_F(GroupHandlerTest, EveryCallNamesTheFieldThatIsWrong) {
   ExpectNamesField(program->result_.Get().status, "buffer");
 }
 
+TEST_F(GroupHandlerTest, APathThatIsNoneIsRefused) {
+  v1::PathChoice good;
+  good.set_path("pull");
+  good.set_basis(v1::PathChoice::MEASURED);
+  const auto expect = [&](const auto& spoil, const std::string& why) {
+    v1::ExecuteProgramRequest execute;
+    execute.set_buffer("tenants/default/groups/c/buffers/b");
+    *execute.mutable_path_choice() = good;
+    spoil(*execute.mutable_path_choice());
+    auto program = std::make_shared<AwaitedProgram>();
+    EXPECT_EQ(handler_.Execute(execute, program), 0u);
+    EXPECT_THAT(std::string(program->result_.Get().status.message()), testing::HasSubstr(why));
+  };
+  expect([](auto& choice) { choice.set_path("fast"); }, "path_choice: path is 'fast', expected ");
+  expect([](auto& choice) { choice.clear_basis(); }, "path_choice: basis is 0, expected DEFAULT");
+  expect([](auto& choice) { choice.set_cell(std::string(1025, 'x')); }, "cell has 1025 bytes");
+  expect([](auto& choice) { choice.set_reason(std::string(4097, 'x')); }, "reason has 4097 bytes");
+  expect([](auto&) {}, "tenants/default/groups/c");
+}
+
 }  // namespace
 }  // namespace perigee

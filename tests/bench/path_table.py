@@ -5,8 +5,9 @@ usage: path_table.py BENCH_JSONL... >OUT.md
 
 A line of a file is one call of `perigee bench ... --json`, a fresh process of the command and of its
 workers: paths.jsonl of tests/device/run.sh. Calls alike in machine, ranks, SMs, shape and routes are
-one row: the mean of their means, and the standard deviation of these (0.00 of a single one). Beside
-it, where there is the same shape and skew, what the proposal of direct publication measured on four
+one row: the mean of their means, and the standard deviation of these (0.00 of a single one). A call
+whose rows came out wrong counts for no mean: its row says how many of its processes failed, and the
+exit status is 1. Beside it, where there is the same shape and skew, what the proposal of direct publication measured on four
 GB200 with CUDA graphs: another machine, another library, so a reminder and no goal.
 """
 
@@ -53,11 +54,18 @@ class Cell:
         self.means: dict[str, list[float]] = collections.defaultdict(list)
         self.choices: collections.Counter[str] = collections.Counter()
         self.imbalances: list[float] = []
+        self.processes = 0
+        self.failed = 0
+
+    def fail(self, shape: dict[str, Any]) -> None:
+        self.imbalances.append(shape["home_imbalance"])
+        self.failed += 1
 
     def add(self, shape: dict[str, Any]) -> None:
         for operation in shape["operations"]:
             self.means[operation["operation"]].append(operation["mean_us"])
         self.imbalances.append(shape["home_imbalance"])
+        self.processes += 1
         if shape.get("choice"):
             self.choices[shape["choice"]["path"]] += 1
 
@@ -66,6 +74,9 @@ class Cell:
 
     def spread(self, name: str) -> float:
         return statistics.stdev(self.means[name]) if len(self.means[name]) > 1 else 0.0
+
+    def count(self) -> str:
+        return f"{self.processes}, {self.failed} FAILED" if self.failed else str(self.processes)
 
     def choice(self) -> str:
         if len(self.choices) <= 1:
@@ -81,18 +92,23 @@ def read_cells(lines: Iterable[tuple[str, str]]) -> dict[tuple[Any, ...], Cell]:
             run = json.loads(line)
             if run["what"] not in KINDS:
                 continue
-            if run["result"] != "PASS":
-                raise ValueError("its rows came out wrong")
+            if run["result"] not in ("PASS", "FAIL"):
+                raise ValueError(f"its result is {run['result']!r}, expected PASS or FAIL")
             machine = (run["device"], run["backend"], run["ranks"], run["shared_memory"],
                        run["sms"], run["local_sms"])
             routes = (run["trace"] or "", -1 if run["layer"] is None else run["layer"],
                       -1.0 if run["skew"] is None else run["skew"])
             for shape in run["shapes"]:
                 sizes = (shape["tokens"], shape["hidden"], shape["topk"], shape["experts"])
-                cells[run["what"], machine, routes, *sizes].add(shape)
+                cell = cells[run["what"], machine, routes, *sizes]
+                # The other shapes of a call with a wrong one are sound.
+                if shape["mismatched_elements"]:
+                    cell.fail(shape)
+                else:
+                    cell.add(shape)
         except (ValueError, KeyError, TypeError) as error:
-            raise SystemExit(f"path_table.py: {where}: no line of `perigee bench --json` that "
-                             f"passed: {error!r}") from error
+            raise SystemExit(f"path_table.py: {where}: no line of `perigee bench --json`: "
+                             f"{error!r}") from error
     return cells
 
 
@@ -129,19 +145,20 @@ def format_table(kind: str, suffix: str, rows: list[tuple[tuple[Any, ...], Cell]
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for (_, _, routes, *sizes), cell in rows:
         base = cell.mean(ordinary + suffix)
-        if base is None:
+        if base is None and not cell.failed:
             continue
         row = [str(size) for size in sizes]
-        row += [describe_routes(routes), f"{statistics.fmean(cell.imbalances):.2f}", f"{base:.2f}",
-                f"{cell.spread(ordinary + suffix):.2f}"]
+        row += [describe_routes(routes), f"{statistics.fmean(cell.imbalances):.2f}"]
+        row += ["-"] * 2 if base is None else [f"{base:.2f}",
+                                               f"{cell.spread(ordinary + suffix):.2f}"]
         for path in paths:
             time = cell.mean(path + suffix)
-            if time is None:
+            if base is None or time is None:
                 row += ["-"] * 4
                 continue
             row += [f"{time:.2f}", f"{cell.spread(path + suffix):.2f}", f"{base - time:.2f}",
                     f"{100 * (1 - time / base):.2f} %"]
-        row += [str(len(cell.imbalances)), cell.choice()]
+        row += [cell.count(), cell.choice()]
         row += proposal_columns(kind, routes, tuple(sizes))
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
@@ -175,7 +192,10 @@ def main(arguments: list[str]) -> int:
     if not cells:
         raise SystemExit("path_table.py: no line of `perigee bench direct` or `pull`")
     sys.stdout.write(format_tables(cells))
-    return 0
+    failed = sum(cell.failed for cell in cells.values())
+    if failed:
+        print(f"path_table.py: rows came out wrong in {failed} measurements", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ import path_table
 
 
 def line(what: str, means: dict[str, float], *, skew: float | None = 1, hidden: int = 3584,
-         choice: str | None = "pull", result: str = "PASS", **other: object) -> str:
+         choice: str | None = "pull", wrong: int = 0, **other: object) -> str:
     shape = {"tokens": 8192, "hidden": hidden, "topk": 8, "experts": 896, "home_imbalance": 1.25,
+             "mismatched_elements": wrong,
              "operations": [{"operation": name, "mean_us": mean} for name, mean in means.items()],
              "choice": {"path": choice, "reason": "x"} if choice else None}
     run = {"what": what, "device": "GPU", "backend": "cuda", "ranks": 4, "shared_memory": True,
            "sms": 16, "local_sms": 0, "trace": None, "layer": None, "skew": skew,
-           "result": result, "shapes": [shape]}
+           "result": "FAIL" if wrong else "PASS", "shapes": [shape]}
     return json.dumps(run | other)
 
 
@@ -35,9 +36,10 @@ class PathTableTest(unittest.TestCase):
             path = self.folder / f"{number}.jsonl"
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
             names.append(str(path))
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            path_table.main(names)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            self.status = path_table.main(names)
+        self.messages = err.getvalue()
         return out.getvalue()
 
     def rows(self, text: str) -> list[list[str]]:
@@ -74,14 +76,30 @@ class PathTableTest(unittest.TestCase):
         means = {"dispatch_back_to_back": 600.0, "pull_back_to_back": 300.0}
         text = self.run_main([line("pull", means, skew=2), line("pull", means, hidden=128),
                               line("pull", means, skew=None, trace="/a/t.safetensors", layer=3),
-                              line("combine", means, result="FAIL")])
+                              line("combine", means, wrong=3)])
         rows = self.rows(text)
         self.assertEqual([row[4] for row in rows], ["1", "2", "t:3"])
         self.assertEqual({tuple(row[-2:]) for row in rows}, {("-", "-")})
+        self.assertEqual(self.status, 0)
+
+    def test_a_process_that_failed_is_told_and_counts_for_no_mean(self) -> None:
+        means = {"dispatch_back_to_back": 600.0, "pull_back_to_back": 300.0}
+        wrong = {"dispatch_back_to_back": 6.0, "pull_back_to_back": 3.0}
+        both = json.loads(line("pull", wrong, wrong=5, hidden=7168))
+        both["shapes"] += json.loads(line("pull", means, hidden=128))["shapes"]
+        text = self.run_main([line("pull", means), line("pull", wrong, wrong=5),
+                              json.dumps(both)])
+        small, some, only, *_ = self.rows(text)
+        self.assertEqual(small[12:14], ["1", "pull"], "sound, beside a wrong one")
+        self.assertEqual(some[6:14], ["600.00", "0.00", "300.00", "0.00", "300.00", "50.00 %",
+                                      "1, 1 FAILED", "pull"])
+        self.assertEqual(only[6:14], ["-", "-", "-", "-", "-", "-", "0, 1 FAILED", "-"])
+        self.assertEqual(self.status, 1)
+        self.assertIn("rows came out wrong in 2 measurements", self.messages)
 
     def test_what_is_wrong_is_named(self) -> None:
         for text, why in (("{", "0.jsonl, line 1"), ("{}", "KeyError"), ("[]", "line 1"),
-                          (line("pull", {}, result="FAIL"), "came out wrong"),
+                          (line("pull", {}).replace("PASS", "MAYBE"), "expected PASS or FAIL"),
                           (line("combine", {}), "no line of `perigee bench direct` or `pull`")):
             with self.assertRaises(SystemExit) as raised:
                 self.run_main([text])

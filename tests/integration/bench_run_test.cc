@@ -171,7 +171,7 @@ TEST_F(BenchRunTest, WhatPathsTakeIsKeptInATable) {
   ASSERT_EQ(read->cells().size(), 1u);
   const PathCell& cell = read->cells()[0];
   EXPECT_EQ(cell.routes, "skew 1");
-  EXPECT_EQ(cell.shape, (PathShape{16, 64, 2, 4, 2}));
+  EXPECT_EQ(cell.shape, (PathShape{16, 64, 2, 4, 2, 128, 2, 0}));
   EXPECT_EQ(cell.machine.backend, "host");
   EXPECT_TRUE(cell.costs.direct_overlapped_us.has_value());
   EXPECT_TRUE(cell.costs.dispatch_us.has_value());

@@ -135,6 +135,8 @@ TEST_F(LayerRunTest, EveryPathGivesTheSameResult) {
     EXPECT_THAT(result, Passes());
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("Rows took path ", path, ": it was asked for")));
   }
+  EXPECT_THAT(RunLayer(kLayerPath, {"--ranks", "2"}).out,
+              HasSubstr("Rows took path ordinary: it is the default, and no path was asked for"));
 }
 
 // Given a table that says so of this machine, this shape and these routes.
@@ -165,6 +167,8 @@ TEST_F(LayerRunTest, APathIsChosenByMeasuredCosts) {
     most = std::max(most, load);
     all += load;
   }
+  cell.shape.slots = static_cast<int32_t>(unknown.at("slots").number_value());
+  cell.shape.token_padding = static_cast<int32_t>(unknown.at("token_padding").number_value());
   cell.home_imbalance = most * 2 / all;
   cell.costs.dispatch_us = 1000;
   cell.costs.pull_us = 1;

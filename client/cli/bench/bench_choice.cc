@@ -30,7 +30,8 @@ PathMachine MachineOf(const BenchOptions& options, const std::string& device) {
 }
 
 PathShape PathShapeOf(const BenchShape& shape, int32_t ranks) {
-  return {shape.tokens, shape.hidden, shape.topk, shape.experts, ranks};
+  return {shape.tokens,        shape.hidden,          shape.topk, shape.experts, ranks,
+          shape.token_padding, shape.slots_of(ranks), 0};
 }
 
 absl::optional<PathCell> CellOf(const BenchResult& result, const ShapeResult& shape) {

@@ -35,7 +35,7 @@ TEST(CellOf, HasMeansOfWhatRanBackToBack) {
                                             {"direct_overlapped_back_to_back", 400}}));
   ASSERT_TRUE(cell.has_value());
   EXPECT_EQ(Describe(cell->machine), "4 x GPU (cuda, nvlink, SMs 16, local SMs default)");
-  EXPECT_EQ(Describe(cell->shape), "S64,H128,K2,E8 on 4 ranks");
+  EXPECT_EQ(Describe(cell->shape), "S64,H128,K2,E8,P128,B2 on 4 ranks");
   EXPECT_EQ(cell->routes, "uniform");
   EXPECT_EQ(cell->home_imbalance, 1.5);
   EXPECT_EQ(cell->costs, (PathCosts{absl::nullopt, absl::nullopt, 600, 500, 400}));

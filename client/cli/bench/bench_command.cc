@@ -19,6 +19,7 @@
 #include "client/lib/client.h"
 #include "client/lib/group_error.h"
 #include "client/lib/path_table.h"
+#include "client/lib/path_table_update.h"
 
 namespace perigee {
 namespace {
@@ -48,20 +49,19 @@ absl::Status MeasureAll(BenchSession& session, const BenchRequest& request, Benc
   return absl::OkStatus();
 }
 
-// The table at the path; an empty one where there is no such file.
-absl::StatusOr<PathTable> ReadOrNew(const std::string& path) {
-  absl::StatusOr<PathTable> table = PathTable::Read(path);
-  return absl::IsNotFound(table.status()) ? PathTable() : table;
+// OK where there is no such file yet.
+absl::Status CheckTable(const std::string& path) {
+  const absl::Status status = PathTable::Read(path).status();
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 // Adds what was measured to the table that is there by now.
 absl::Status Calibrate(const std::string& path, const BenchResult& result) {
-  absl::StatusOr<PathTable> table = ReadOrNew(path);
-  if (!table.ok()) return table.status();
+  std::vector<PathCell> cells;
   for (const ShapeResult& shape : result.shapes) {
-    if (const auto cell = CellOf(result, shape)) table->Put(*cell);
+    if (auto cell = CellOf(result, shape)) cells.push_back(*std::move(cell));
   }
-  return table->Write(path);
+  return AddToPathTable(path, cells);
 }
 
 // On the cluster at `address`; own_cluster is null where that is another's.
@@ -126,7 +126,7 @@ int RunBench(const std::vector<std::string>& args) {
                                              : PrintFailure(kName, trace);
   }
   if (!given.calibrate.empty()) {
-    const absl::Status table = ReadOrNew(given.calibrate).status();
+    const absl::Status table = CheckTable(given.calibrate);
     if (!table.ok()) return PrintFailure(kName, table);
   }
   // Before anything starts a thread: signals are blocked in all of them, and the cluster's

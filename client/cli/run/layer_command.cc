@@ -161,7 +161,9 @@ int RunLayer(const std::vector<std::string>& args) {
   if (!conflict.empty()) return flags.WrongUse(conflict);
   if (settings.direct) settings.path = PathName(DispatchPath::kDirect);
   if (settings.source) settings.path = PathName(DispatchPath::kPull);
-  const auto path = ReadLayerPath(settings.path, settings.path_table);
+  const bool names_path = flags.given("path") || settings.direct || settings.source;
+  absl::StatusOr<LayerPath> path = LayerPath();
+  if (names_path) path = ReadLayerPath(settings.path, settings.path_table);
   if (!path.ok()) return PrintFailure(kName, path.status());
   auto input = LayerInput::Open(settings.input);
   if (!input.ok()) return PrintFailure(kName, input.status());

@@ -24,10 +24,10 @@ absl::StatusOr<LayerPath> ReadLayerPath(const std::string& name, const std::stri
   if (name == kAutoPath) {
     absl::StatusOr<PathTable> table = PathTable::Read(table_path);
     if (!table.ok()) return table.status();
-    return LayerPath{DispatchPath::kOrdinary, *std::move(table)};
+    return LayerPath{DispatchPath::kOrdinary, *std::move(table), /*asked_for=*/false};
   }
   for (const DispatchPath path : kPaths) {
-    if (name == PathName(path)) return LayerPath{path};
+    if (name == PathName(path)) return LayerPath{path, absl::nullopt, /*asked_for=*/true};
   }
   return absl::InvalidArgumentError(absl::StrCat("there is no path '", name.substr(0, 80), "'"));
 }
@@ -48,16 +48,25 @@ absl::StatusOr<PathMachine> MachineOf(Client& client, const v1::Group& group) {
 }
 
 PathChoice ChooseLayerPath(const LayerPath& path, const PathMachine& machine,
-                           const LayerInput& input, int32_t ranks) {
-  if (!path.table) return {path.path, "it was asked for"};
+                           const LayerInput& input, const LayerBuffer& buffer) {
+  if (path.asked_for) return {path.path, "it was asked for", PathBasis::kAskedFor, ""};
+  if (!path.table) {
+    return {path.path, "it is the default, and no path was asked for", PathBasis::kDefault, ""};
+  }
   PathQuery query;
   query.machine = machine;
-  query.shape = {static_cast<int32_t>(input.tokens() / ranks), input.hidden(), input.topk(),
-                 input.experts(), ranks};
+  query.shape = {static_cast<int32_t>(input.tokens() / buffer.ranks),
+                 input.hidden(),
+                 input.topk(),
+                 input.experts(),
+                 buffer.ranks,
+                 buffer.token_padding,
+                 buffer.slots,
+                 0};
   const TensorView routes = input.ForRank(0, 1).topk_experts;
   query.home_imbalance = HomeImbalanceOf(
       {reinterpret_cast<const int32_t*>(routes.data.data()), routes.data.size() / sizeof(int32_t)},
-      input.experts(), ranks);
+      input.experts(), buffer.ranks);
   query.consumer_reads_peers = machine.transport == "nvlink";
   return ChoosePath(*path.table, query);
 }

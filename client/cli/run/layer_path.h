@@ -3,6 +3,7 @@
 #ifndef PERIGEE_CLIENT_CLI_RUN_LAYER_PATH_H_
 #define PERIGEE_CLIENT_CLI_RUN_LAYER_PATH_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct LayerPath {
   DispatchPath path = DispatchPath::kOrdinary;
   // Chosen by it instead; none: `path`.
   absl::optional<PathTable> table = absl::nullopt;
+  bool asked_for = false;  // by name; else `path` is the default
+};
+
+// Of its shape, what the file does not say.
+struct LayerBuffer {
+  int32_t ranks = 1;
+  int32_t token_padding = 128;
+  int32_t slots = 0;
 };
 
 inline constexpr char kAutoPath[] = "auto";
@@ -34,7 +43,7 @@ absl::StatusOr<LayerPath> ReadLayerPath(const std::string& name, const std::stri
 absl::StatusOr<PathMachine> MachineOf(Client& client, const v1::Group& group);
 // For a buffer with the defaults of SMs.
 PathChoice ChooseLayerPath(const LayerPath& path, const PathMachine& machine,
-                           const LayerInput& input, int32_t ranks);
+                           const LayerInput& input, const LayerBuffer& buffer);
 
 }  // namespace perigee
 

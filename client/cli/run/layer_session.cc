@@ -73,7 +73,8 @@ absl::Status RunLayerSession::Create() {
   group_ = *group;
   const auto machine = MachineOf(client_, group_);
   if (!machine.ok()) return machine.status();
-  path_ = ChooseLayerPath(options_.path, *machine, input_, options_.ranks);
+  path_ = ChooseLayerPath(options_.path, *machine, input_,
+                          {options_.ranks, options_.token_padding, options_.slots});
   BufferOptions buffer;
   buffer.shape.set_tokens(static_cast<int32_t>(input_.tokens() / options_.ranks));
   buffer.shape.set_hidden(input_.hidden());
@@ -126,11 +127,14 @@ int32_t RunLayerSession::IterationsLeft() const {
 
 absl::Status RunLayerSession::Execute() {
   const v1::Program program = LayerProgram(kLayer, kWeightsVersion, IterationsLeft(), path_.path);
-  return client_.ExecuteProgram(buffer_, Generation(group_.generation()), program,
-                                [this](const v1::ExecuteProgramResponse& message) {
-                                  monitor_.Update(message);
-                                  events_.progress(monitor_.iterations_done());
-                                });
+  const v1::PathChoice choice = ToWire(path_);
+  return client_.ExecuteProgram(
+      buffer_, Generation(group_.generation()), program,
+      [this](const v1::ExecuteProgramResponse& message) {
+        monitor_.Update(message);
+        events_.progress(monitor_.iterations_done());
+      },
+      &choice);
 }
 
 absl::Status RunLayerSession::ReadOutputs(RankTensors& tensors) {
