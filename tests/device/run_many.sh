@@ -17,7 +17,8 @@ without NVLink multicast. Sections, all of them but paths by default:
              dispatch and combine
   links      rates of copies between every two GPUs, by threads and by bulk copies; an all-to-all by
              NCCL
-  bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs
+  bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs,
+             and what links carry of a dispatch with nothing else in it
   paths      as of run.sh, a worker on each GPU; PERIGEE_PATH_RUNS (N:3) has RANKS:PROCESSES, RANKS
              at most N. Not among those that run by default
   loss       ranks that are killed, stopped or never arrive, a process each, rank r on GPU r % N
@@ -138,6 +139,13 @@ run_bench() {
       "${shapes[@]}" --sms "$sms"
     show
   done
+  if ((gpus > 1)); then
+    # shellcheck disable=SC2054
+    local wire=(--shape S4096,H7168,K1,E256,P1 --shape S16384,H7168,K1,E256,P1)
+    check "bench wire, 24 SMs" 120 "$perigee" bench wire --backend cuda --ranks "$gpus" \
+      "${wire[@]}" --sms 24
+    show
+  fi
   for operation in prefetch reduce; do
     check "bench $operation, 24 SMs" 120 "$perigee" bench "$operation" --backend cuda \
       --ranks "$gpus" "${step[@]}" --sms 24

@@ -115,6 +115,26 @@ TEST_F(BenchRunTest, HoldsOutputsInRings) {
   EXPECT_GT(bytes(3), bytes(2));
 }
 
+// All of its rows cross links, and nothing else does.
+TEST_F(BenchRunTest, MeasuresLinksByADispatchWithoutLocalWork) {
+  const Result result = RunPerigee({"bench", "wire", "--shape", "S60,H64,K1,E16,P1", "--ranks", "4",
+                                    "--iterations", "2", "--warmup", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = ParseJson(result.out).fields();
+  const auto& shape = json.at("shapes").list_value().values(0);
+  EXPECT_THAT(Operations(shape),
+              ElementsAre("dispatch", "dispatch_saved_plan", "dispatch_back_to_back",
+                          "dispatch_saved_plan_back_to_back"));
+  const auto fields = shape.struct_value().fields();
+  EXPECT_EQ(fields.at("home_imbalance").number_value(), 1);
+  const auto wire = fields.at("wire").struct_value().fields();
+  EXPECT_EQ(wire.at("link_bytes").number_value(), 60 * (64 * 2 + 4)) << "rows and their weights";
+  for (const char* rate :
+       {"dispatch_bytes_per_us", "back_to_back_bytes_per_us", "copy_bytes_per_us"}) {
+    EXPECT_GT(wire.at(rate).number_value(), 0) << rate;
+  }
+}
+
 TEST_F(BenchRunTest, ARunningClusterIsUsedAndLeftAsItWas) {
   StartCluster(2);
   const Result result = Bench({"--shape", "S32,H64,K4,E16", "--address", address_, "--solo"});

@@ -156,4 +156,19 @@ std::vector<int32_t> SkewedRoutes(uint64_t seed, const Geometry& geometry, doubl
   return routes;
 }
 
+std::vector<int32_t> RemoteRoutes(uint64_t seed, const Geometry& geometry) {
+  Words words(seed);
+  const int32_t others = geometry.ranks - 1;
+  std::vector<int32_t> routes;
+  routes.reserve(static_cast<size_t>(geometry.ranks) * geometry.tokens);
+  for (int32_t rank = 0; rank < geometry.ranks; ++rank) {
+    for (int32_t token = 0; token < geometry.tokens; ++token) {
+      const int32_t to = (rank + 1 + token % others) % geometry.ranks;
+      const auto expert = static_cast<int32_t>(words.Below(geometry.experts_per_rank()));
+      routes.push_back(to * geometry.experts_per_rank() + expert);
+    }
+  }
+  return routes;
+}
+
 }  // namespace perigee

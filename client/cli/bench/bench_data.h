@@ -31,6 +31,10 @@ std::vector<int32_t> RandomRoutes(uint64_t seed, const Geometry& geometry);
 inline constexpr double kMostSkew = 20;
 std::vector<int32_t> SkewedRoutes(uint64_t seed, const Geometry& geometry, double sigma);
 
+// [R, S, 1], R > 1: every token of a rank goes to another one, to these in turn, and there to an
+// expert at random. Ranks have S rows each, so none is computed but at its expert's home.
+std::vector<int32_t> RemoteRoutes(uint64_t seed, const Geometry& geometry);
+
 }  // namespace perigee
 
 #endif  // PERIGEE_CLIENT_CLI_BENCH_BENCH_DATA_H_

@@ -56,6 +56,22 @@ TEST(RandomRoutes, AreDistinctExpertsForEveryToken) {
   EXPECT_NE(routes, RandomRoutes(10, geometry));
 }
 
+TEST(RemoteRoutes, LeaveEveryRankWithAsManyRowsAsItHasTokens) {
+  for (const int32_t tokens : {1, 7, 12}) {
+    const Geometry geometry{.ranks = 4, .experts = 8, .tokens = tokens, .topk = 1, .slots = 2};
+    const std::vector<int32_t> routes = RemoteRoutes(9, geometry);
+    ASSERT_EQ(routes.size(), size_t{4} * tokens);
+    std::vector<int> rows(4);
+    for (size_t i = 0; i < routes.size(); ++i) {
+      const size_t to = static_cast<size_t>(routes[i]) / 2;
+      ASSERT_LT(to, 4u);
+      EXPECT_NE(to, i / tokens) << "it crosses a link";
+      ++rows[to];
+    }
+    EXPECT_EQ(rows, std::vector<int>(4, tokens));
+  }
+}
+
 // How often each expert is a token's first.
 std::vector<int> FirstRoutes(const Geometry& geometry, double sigma, uint64_t seed) {
   std::vector<int> counts(geometry.experts);

@@ -15,13 +15,24 @@ namespace {
 
 const std::vector<std::string>& Choices() {
   static const auto& choices =
-      *new std::vector<std::string>{"plan",   "dispatch", "combine", "staged", "layer", "prefetch",
-                                    "reduce", "direct",   "pull",    "rings",  "all"};
+      *new std::vector<std::string>{"plan",     "dispatch", "wire",   "combine", "staged", "layer",
+                                    "prefetch", "reduce",   "direct", "pull",    "rings",  "all"};
   return choices;
 }
 
 bool MeasuresPaths(const std::string& what) {
   return what == "direct" || what == "pull" || what == "dispatch" || what == "all";
+}
+
+// Of wire, which has routes of its own.
+std::string WireConflict(const FlagSet& flags, const BenchFlags& given) {
+  if (given.solo || given.cluster.ranks < 2) return "wire needs a link, expected 2 ranks or more";
+  for (const char* name : {"trace", "skew"}) {
+    if (flags.given(name)) {
+      return absl::StrCat("--", name, " is not for wire, whose routes all lead to other ranks");
+    }
+  }
+  return "";
 }
 
 // Flags that cannot be given together; empty: they can.
@@ -54,6 +65,10 @@ std::string Conflict(const FlagSet& flags, const BenchFlags& given, const std::s
     return absl::StrCat(given.what,
                         " needs ranks that reach each other's memory, expected --transport nvlink");
   }
+  if (given.what == "wire") {
+    std::string conflict = WireConflict(flags, given);
+    if (!conflict.empty()) return conflict;
+  }
   if (flags.given("trace") && given.trace.empty()) return "--trace is empty, expected a file";
   for (const char* name : {"sms", "local-sms", "no-programmatic-launch", "high-priority"}) {
     if (given.cluster.backend != "cuda" && flags.given(name)) {
@@ -78,6 +93,10 @@ absl::StatusOr<BenchShape> CheckedShape(const std::string& text, const BenchOpti
   if (needs_experts && shape->intermediate == 0) {
     return annotated(absl::InvalidArgumentError(absl::StrCat(
         options.what, " needs experts, expected their inner size in the shape, such as I1024")));
+  }
+  if (options.what == "wire" && (shape->topk != 1 || shape->token_padding != 1)) {
+    return annotated(absl::InvalidArgumentError(
+        "wire is of dispatches with the least local work, expected K1 and P1"));
   }
   if (options.what == "reduce" && shape->slots_of(options.ranks) < shape->experts / options.ranks) {
     return annotated(absl::InvalidArgumentError(
@@ -169,7 +188,7 @@ absl::StatusOr<BenchRequest> ParseBenchRequest(const FlagSet& flags, const Bench
   options.output_slots = given.output_slots;
   options.seed = given.seed ? *given.seed : RandomUint64() % (uint64_t{1} << 31);
   options.depth = given.depth;
-  options.routes = {given.trace, given.layer, options.seed, given.skew};
+  options.routes = {given.trace, given.layer, options.seed, given.skew, given.what == "wire"};
   for (const std::string& text : given.shapes) {
     absl::StatusOr<BenchShape> shape = CheckedShape(text, options);
     if (!shape.ok()) return shape.status();

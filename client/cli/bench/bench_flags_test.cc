@@ -83,6 +83,15 @@ TEST(BenchFlags, SkewAndDepthAreTaken) {
   EXPECT_FALSE(Parse({"all", "--shape", kShape})->options.routes.skew.has_value());
 }
 
+TEST(BenchFlags, WireHasRoutesOfItsOwn) {
+  const auto request = Parse({"wire", "--shape", "S16,H64,K1,E8,P1"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->options.routes.all_remote);
+  EXPECT_TRUE(request->options.wants("dispatch"));
+  EXPECT_FALSE(request->options.wants("plan"));
+  EXPECT_FALSE(Parse({"all", "--shape", kShape})->options.routes.all_remote);
+}
+
 TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   const auto refused = [](std::vector<std::string> args, const char* why,
                           const std::string& address = "") {
@@ -93,7 +102,7 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
   refused({"--shape", kShape}, "WHAT is missing");
   refused({"speed", "--shape", kShape},
           "WHAT is 'speed', expected "
-          "plan|dispatch|combine|staged|layer|prefetch|reduce|direct|pull|rings|all");
+          "plan|dispatch|wire|combine|staged|layer|prefetch|reduce|direct|pull|rings|all");
   refused({"all"}, "--shape is missing");
   refused({"all", "--shape", "S16"}, "--shape S16: H (elements of a row) is missing");
   refused({"all", "--shape", "S16,H64,K2,E7"}, "--shape S16,H64,K2,E7: ");
@@ -105,6 +114,12 @@ TEST(BenchFlags, WrongUseSaysWhatWasExpected) {
           "expected a number from 1 to 64");
   refused({"rings", "--shape", "S16,H64,K2,E8,I32", "--backend", "cuda", "--transport", "nccl"},
           "rings are for --transport nvlink");
+  refused({"wire", "--shape", "S16,H64,K2,E8,P1"}, "expected K1 and P1");
+  refused({"wire", "--shape", "S16,H64,K1,E8"}, "expected K1 and P1");
+  refused({"wire", "--shape", "S16,H64,K1,E8,P1", "--solo"}, "expected 2 ranks or more");
+  refused({"wire", "--shape", "S16,H64,K1,E8,P1", "--skew", "1"}, "--skew is not for wire");
+  refused({"wire", "--shape", "S16,H64,K1,E8,P1", "--trace", "t"}, "--trace is not for wire");
+  refused({"wire", "--shape", "S16,H64,K1,E8,P1", "--calibrate", "t"}, "not for wire");
   refused({"all", "--shape", kShape, "--layer", "0"}, "--layer is for --trace");
   refused({"all", "--shape", kShape, "--skew", "-1"},
           "--skew is '-1', expected a number from 0 to 20");

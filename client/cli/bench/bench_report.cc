@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/bench/bench_choice.h"
+#include "client/cli/bench/bench_wire.h"
 #include "client/cli/output.h"
 
 namespace perigee {
@@ -35,7 +36,9 @@ std::string Heading(const BenchResult& result) {
   }
   absl::StrAppend(&text, "\n", options.iterations, " iterations of ", options.inputs,
                   " inputs after ", options.warmup, " to warm up, routes ");
-  if (options.routes.trace.empty()) {
+  if (options.routes.all_remote) {
+    absl::StrAppend(&text, "to other ranks in turn");
+  } else if (options.routes.trace.empty()) {
     absl::StrAppend(&text, "random");
     if (options.routes.skew) absl::StrAppend(&text, " of skew ", *options.routes.skew);
   } else {
@@ -341,7 +344,8 @@ std::string BenchText(const BenchResult& result) {
     }
     absl::StrAppend(&text, "\n", FormatBenchShape(shape.shape), "\n",
                     OperationTable(shape, Shares(result.options)), CopyLine(shape, result.options),
-                    CheckLine(shape, result.options), ChoiceLine(result, shape));
+                    WireLine(result.options, shape), CheckLine(shape, result.options),
+                    ChoiceLine(result, shape));
   }
   return absl::StrCat(text, Footnotes(result.options));
 }
@@ -357,6 +361,7 @@ std::string BenchJson(const BenchResult& result) {
     WriteShape(shape.shape, result.options.ranks, json);
     json.Field("home_imbalance", shape.home_imbalance);
     if (shape.rings.empty()) WriteCopy(shape.copy, result.options, json);
+    WriteWire(result.options, shape, json);
     json.Key("operations");
     json.BeginArray();
     for (const OperationResult& operation : shape.operations) WriteOperation(operation, json);

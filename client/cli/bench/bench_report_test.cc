@@ -123,6 +123,31 @@ TEST(BenchJson, HasTheDocumentedKeys) {
   EXPECT_EQ(dispatch.at("floor_over_median").number_value(), 0.5);
 }
 
+TEST(BenchJson, WireHasRatesBesideTheCopys) {
+  BenchResult result = Result(RankMemory::kOneForEach);
+  const auto wire = [&] {
+    const auto shape =
+        Parse(BenchJson(result)).fields().at("shapes").list_value().values(0).struct_value();
+    return shape.fields().at("wire");
+  };
+  ShapeResult& shape = result.shapes[0];
+  for (const char* name : {"dispatch_saved_plan", "dispatch_saved_plan_back_to_back"}) {
+    shape.operations.push_back(shape.operations[1]);
+    shape.operations.back().name = name;
+  }
+  EXPECT_TRUE(wire().has_null_value()) << "of all routes";
+  result.options.what = "wire";
+  const auto rates = wire().struct_value().fields();
+  EXPECT_EQ(rates.at("link_bytes").number_value(), 3'000'000);
+  EXPECT_EQ(rates.at("dispatch_bytes_per_us").number_value(), 25'000);
+  EXPECT_EQ(rates.at("back_to_back_bytes_per_us").number_value(), 25'000);
+  EXPECT_EQ(rates.at("copy_bytes_per_us").number_value(), 50'000);
+  EXPECT_THAT(BenchText(result),
+              HasSubstr("On the busiest link, by a saved plan: 3.00 MB in a dispatch, 25000 "
+                        "bytes/us, back to back 25000 bytes/us; the copy to the next rank 50000 "
+                        "bytes/us.\n"));
+}
+
 TEST(BenchJson, OneRankHasNoNext) {
   BenchResult result = Result(RankMemory::kOneForEach);
   result.shapes[0].copy.link_us = 0;

@@ -37,7 +37,10 @@ struct BenchOptions {
 
   // Whole paths of rows, of which no bytes are counted and nothing is copied.
   bool measures_paths() const { return what == "direct" || what == "pull"; }
-  bool wants(const std::string& operation) const { return what == operation || what == "all"; }
+  // Of wire, whose shape and routes are what is special, dispatches are measured as ever.
+  bool wants(const std::string& operation) const {
+    return what == operation || what == "all" || (what == "wire" && operation == "dispatch");
+  }
 };
 
 struct OperationResult {

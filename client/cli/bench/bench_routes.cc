@@ -44,6 +44,10 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> BenchRouteInputs(const RouteSo
   for (int32_t input = 0; input < inputs; ++input) {
     const uint64_t seed = DeriveSeed(source.seed, kRoutesTensor + input, 0);
     const Geometry geometry = GeometryOf(shape, ranks);
+    if (source.all_remote) {
+      routes.push_back(RemoteRoutes(seed, geometry));
+      continue;
+    }
     routes.push_back(source.skew ? SkewedRoutes(seed, geometry, *source.skew)
                                  : RandomRoutes(seed, geometry));
   }

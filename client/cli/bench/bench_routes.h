@@ -18,6 +18,7 @@ struct RouteSource {
   uint64_t seed = 0;              // of random routes
   // Of random routes: experts are not equally likely (SkewedRoutes).
   absl::optional<double> skew = absl::nullopt;
+  bool all_remote = false;  // RemoteRoutes instead; K is 1, and there are several ranks
 };
 
 // [inputs] of [R, S, K], -1 = masked. Random routes differ from input to input; those of a trace
