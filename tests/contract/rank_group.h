@@ -27,7 +27,7 @@ struct RankGroupOptions {
   int32_t intermediate = 0;  // H', where a test computes while other ranks wait
   Generation generation = Generation(7);
   bool sources = false;  // whether there is an owner-sharded source
-  RingOptions rings;
+  RingOptions rings = {};
 };
 
 // One rank's tokens, all S rows of them; the first token_count are valid.

@@ -5,37 +5,14 @@
 
 #include <memory>
 #include <random>
-#include <utility>
 
-#include "kernels/host/host_backend.h"
-#include "tests/contract/forwarding_backend.h"
+#include "tests/contract/failing_backend.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/staged_host_backend.h"
 #include "tests/contract/test_data.h"
 
 namespace perigee {
 namespace {
-
-// Copies fail once, after so many that do not.
-class FailingBackend final : public ForwardingBackend {
- public:
-  FailingBackend(std::unique_ptr<Backend> host, int64_t* copies_left)
-      : ForwardingBackend(*host), host_(std::move(host)), copies_left_(copies_left) {}
-
-  absl::Status CopyIn(std::byte* to, absl::Span<const std::byte> from) override {
-    return Fails() ? Failure() : host_->CopyIn(to, from);
-  }
-  absl::Status CopyOut(absl::Span<std::byte> to, const std::byte* from) override {
-    return Fails() ? Failure() : host_->CopyOut(to, from);
-  }
-
- private:
-  bool Fails() { return (*copies_left_)-- == 0; }
-  static absl::Status Failure() { return absl::InternalError("the device is not well"); }
-
-  const std::unique_ptr<Backend> host_;
-  int64_t* const copies_left_;
-};
 
 // One rank alone: what it does for others it does all the same.
 class StagedFailureTest : public ::testing::Test {
@@ -50,9 +27,8 @@ class StagedFailureTest : public ::testing::Test {
     for (int64_t at = 0;; ++at) {
       SCOPED_TRACE(at);
       ASSERT_LT(at, 1000) << "it never ends well";
-      int64_t copies_left = kNever;
-      const auto backend = MakeStagedHostBackend(
-          std::make_unique<FailingBackend>(CreateHostBackend(), &copies_left));
+      CopiesLeft copies_left = kNever;
+      const auto backend = MakeStagedHostBackend(std::make_unique<FailingBackend>(&copies_left));
       RankGroup group(RankBackends({backend.get()}, Transport::kNccl), {.geometry = kGeometry});
       const absl::StatusOr<PlanPtr> plan = Dispatch(group, group.NextSequence());
       ASSERT_TRUE(plan.ok()) << plan.status();

@@ -32,6 +32,8 @@ class OperationLauncher {
   // does not wait for, or of a prepare_publication up to its publish.
   Failure Launch(const v1::ProgramOperation& operation, Sequence sequence, bool beside = false);
   Failure Join() { return operations_.Join(); }
+  // Ahead of a probe_copy that is collective: when all ranks have come to it.
+  Failure EnterProbe(Sequence sequence) { return operations_.EnterProbe(sequence); }
   // Takes this rank's part in an operation that it does not launch. OK when all have been told.
   Failure Decline(const v1::ProgramOperation& operation, Sequence sequence);
 

@@ -260,10 +260,12 @@ absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape) 
   return CheckOutputs(program, shape);
 }
 
-bool IsCollective(const v1::ProgramOperation& operation) {
-  return !operation.has_run_experts() && !operation.has_probe_copy() &&
-         !operation.has_prepare_publication() && !operation.has_store_rows() &&
-         !operation.has_produce();
+bool IsCollective(const v1::ProgramOperation& operation, Transport transport) {
+  if (operation.has_probe_copy()) {
+    return transport == Transport::kNccl && operation.probe_copy().to_next_rank();
+  }
+  return !operation.has_run_experts() && !operation.has_prepare_publication() &&
+         !operation.has_store_rows() && !operation.has_produce();
 }
 
 const char* OperationName(const v1::ProgramOperation& operation) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "kernels/backend.h"
 #include "proto/v1/program.pb.h"
 #include "worker/memory/buffer_shape.h"
 #include "worker/ops/tensor_spec.h"
@@ -27,8 +28,9 @@ inline constexpr int64_t kMaxKeptDurations = 100000;
 // produce or dispatch does).
 absl::Status CheckProgram(const v1::Program& program, const BufferShape& shape);
 
-// Whether all ranks take part, so that it has a sequence.
-bool IsCollective(const v1::ProgramOperation& operation);
+// Whether all ranks take part, so that it has a sequence. Of ranks that send each other messages a
+// copy to the next rank is so, too: each waits for what the one before it sends.
+bool IsCollective(const v1::ProgramOperation& operation, Transport transport = Transport::kNvlink);
 // As its field in v1.ProgramOperation: "dispatch".
 const char* OperationName(const v1::ProgramOperation& operation);
 

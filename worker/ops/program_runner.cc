@@ -144,13 +144,17 @@ void ProgramRunner::Note(const v1::ProgramOperation& operation, Sequence sequenc
 
 bool ProgramRunner::Launch(const v1::ProgramOperation& operation, int index, Part part,
                            absl::Duration begin) {
-  const bool collective = IsCollective(operation);
+  const bool collective = IsCollective(operation, site_.transport);
   if (!collective && failure_) return true;
   const Sequence sequence = collective ? TakeSequence() : Sequence();
   Note(operation, sequence);
   if (failure_) return DeclineAt(operation, sequence);
   const bool beside = RunsBeside(index);
-  Failure failure = launcher_.Launch(operation, sequence, beside);
+  const bool enters = collective && operation.has_probe_copy();
+  Failure failure = enters ? launcher_.EnterProbe(sequence) : Failure();
+  const bool entered = enters && failure.status.ok();
+  if (entered) begin = clock_.Monotonic();  // the copy alone is measured
+  if (failure.status.ok()) failure = launcher_.Launch(operation, sequence, beside);
   if (failure.status.ok()) {
     if (site_.data_path.queues()) {
       running_.push_back({index, collective, part});
@@ -163,6 +167,7 @@ bool ProgramRunner::Launch(const v1::ProgramOperation& operation, int index, Par
   }
   failure_ = std::move(failure);
   if (!collective) return true;
+  if (entered && !failure_->record) return true;  // the sequence is used
   if (!failure_->record) return DeclineAt(operation, sequence);
   // Found by this rank alone: the others have gone on to the next operation.
   if (failure_->record->reason == static_cast<uint32_t>(AbortReason::kStaleWeights)) return true;

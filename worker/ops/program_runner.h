@@ -11,6 +11,9 @@
 //    So it is with what a prefetch that ran beside others has found, told where they wait for it.
 //  - an operation was left early: the program ends here; the record says whether all did.
 //
+// Over transport nccl a copy to the next rank takes part of every rank, so it has a sequence, and
+// begins when all have come to it.
+//
 // With the buffer's refetch, run_experts takes a sequence for the prefetch that it begins with,
 // where it needs one: whether it does, each rank knows from the operations of this and earlier
 // programs.

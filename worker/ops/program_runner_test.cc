@@ -309,5 +309,42 @@ TEST_F(ProgramRunnerTest, AnAbortFromAnotherThreadEndsAWait) {
   other.join();
 }
 
+TEST_F(ProgramRunnerTest, OverMessagesACopyToTheNextRankIsEnteredByAll) {
+  const std::string program = absl::StrCat(
+      "operations { probe_copy { to_next_rank: true } } operations { probe_copy {} } ", kBarrier);
+  transport_ = Transport::kNccl;
+  EXPECT_EQ(Run(program).status.code(), 0);
+  EXPECT_THAT(path_->calls(),
+              ElementsAre("barrier 1", "probe_copy to next 0", "probe_copy 0", "barrier 2"));
+}
+
+TEST_F(ProgramRunnerTest, WhereRanksStoreACopyToTheNextOneIsLocal) {
+  EXPECT_EQ(Run(absl::StrCat("operations { probe_copy { to_next_rank: true } } ", kBarrier))
+                .status.code(),
+            0);
+  EXPECT_THAT(path_->calls(), ElementsAre("probe_copy to next 0", "barrier 1"));
+}
+
+// The others wait for what this rank would have sent.
+TEST_F(ProgramRunnerTest, OverMessagesACopyThatARankDoesNotComeToIsDeclined) {
+  transport_ = Transport::kNccl;
+  Fail("run_experts", {absl::FailedPreconditionError("stale"), absl::nullopt});
+  const ProgramOutcome outcome = Run(absl::StrCat(
+      kDispatch, kPrefetch, kExperts, "operations { probe_copy { to_next_rank: true } }"));
+  EXPECT_EQ(outcome.status.reason(), "STALE_WEIGHTS");
+  EXPECT_EQ(path_->calls().back(), "decline 3");
+  EXPECT_EQ(outcome.progress.last_sequence(), 3u);
+}
+
+// Refused behind its entry, it has no sequence left to be declined at.
+TEST_F(ProgramRunnerTest, OverMessagesACopyRefusedBehindItsEntryIsToldAtTheNextOperation) {
+  transport_ = Transport::kNccl;
+  Fail("probe_copy to next", {absl::InternalError("the device is not well"), absl::nullopt});
+  const ProgramOutcome outcome =
+      Run(absl::StrCat("operations { probe_copy { to_next_rank: true } } ", kBarrier));
+  EXPECT_EQ(outcome.status.code(), static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_THAT(path_->calls(), ElementsAre("barrier 1", "probe_copy to next 0", "decline 2"));
+}
+
 }  // namespace
 }  // namespace perigee

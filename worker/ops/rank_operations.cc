@@ -102,6 +102,11 @@ Failure RankOperations::ReduceGradients(Sequence sequence, const PlanPtr& plan, 
   return Left(site_.data_path.ReduceGradients(sequence, plan, site_.memory.gradients(layer)));
 }
 
+Failure RankOperations::EnterProbe(Sequence sequence) {
+  absl::Status status = CheckShardFree();
+  return status.ok() ? Barrier(sequence) : Refused(std::move(status));
+}
+
 Failure RankOperations::ProbeCopy(CopyProbe probe) {
   absl::Status status = CheckShardFree();
   if (!status.ok()) return Refused(std::move(status));

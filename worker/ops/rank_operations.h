@@ -36,6 +36,7 @@ struct ProgramSite {
   // Of this rank's home weights of a layer: FAILED_PRECONDITION where they are there in part. Null:
   // nobody knows.
   std::function<absl::Status(int32_t layer)> check_home = nullptr;
+  Transport transport = Transport::kNvlink;
 };
 
 // A failure without a record is a refusal: nothing was touched, and no other rank knows of it yet.
@@ -106,6 +107,8 @@ class RankOperations {
   // Of a buffer that keeps gradients.
   Failure ReduceGradients(Sequence sequence, const PlanPtr& plan, int32_t layer);
   Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }
+  // All ranks come to a copy that takes part of each: this one's ProbeCopy may follow.
+  Failure EnterProbe(Sequence sequence);
   Failure ProbeCopy(CopyProbe probe);
 
   // Takes this rank's part in an operation that it does not launch. OK when all have been told. The

@@ -128,6 +128,7 @@ ProgramSite SessionBuffer::site() {
     std::lock_guard<std::mutex> lock(mutex_);
     return weights_.CheckComplete(layer);
   };
+  site.transport = config_.transport;
   return site;
 }
 

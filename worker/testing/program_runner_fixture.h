@@ -57,7 +57,8 @@ class ProgramRunnerTest : public ::testing::Test {
     order.first_sequence = Sequence(first_sequence);
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &order.program)) << text;
     order.progress_interval = interval_;
-    const ProgramSite site{shape_, *path_, *memory_, objects_, tensors_, ledger_};
+    const ProgramSite site{shape_,   *path_,  *memory_, objects_,
+                           tensors_, ledger_, nullptr,  transport_};
     return ProgramRunner(group_, site, order, clock_, events_).Run();
   }
   // The operation of this name, or all for "", ends like this.
@@ -79,6 +80,7 @@ class ProgramRunnerTest : public ::testing::Test {
   BufferObjects objects_{"tenants/t/groups/g/buffers/b", BufferId(3), Generation(7)};
   TensorStore tensors_{backend_, budget_};
   TokenLedger* ledger_ = nullptr;
+  Transport transport_ = Transport::kNvlink;
   FakeClock clock_;
   absl::Duration interval_;
   ProgramEvents events_;
