@@ -17,6 +17,7 @@ namespace {
 // Of DeriveSeed.
 constexpr uint64_t kFactorTensor = 4000;
 constexpr uint64_t kMatrixTensor = 5000;
+constexpr uint16_t kPoisonBits = 0x7fff;  // no number
 
 // Elements that differ.
 absl::StatusOr<int64_t> CountDifferences(const Tensor& some, const Tensor& others) {
@@ -40,9 +41,15 @@ absl::Status BenchSession::WriteFactors(const Bench& bench, RankTensors& tensors
   const std::vector<BFloat16> matrix =
       RandomBFloat16(DeriveSeed(options_.seed, kMatrixTensor, 0),
                      static_cast<size_t>(depth * hidden), 1 / std::sqrt(static_cast<float>(depth)));
+  const std::vector<BFloat16> poison(static_cast<size_t>(bench.shape.tokens * hidden),
+                                     BFloat16{kPoisonBits});
   return tensors.ForEachRank([&](RankId rank) {
     absl::Status status = tensors.Write(
-        rank, kBenchMatrix, View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {depth, hidden}, matrix));
+        rank, kBenchPoison,
+        View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {bench.shape.tokens, hidden}, poison));
+    if (!status.ok()) return status;
+    status = tensors.Write(rank, kBenchMatrix,
+                           View<BFloat16>(v1::TENSOR_DTYPE_BFLOAT16, {depth, hidden}, matrix));
     for (int32_t input = 0; input < options_.inputs && status.ok(); ++input) {
       const std::vector<BFloat16> factor =
           RandomBFloat16(DeriveSeed(options_.seed, kFactorTensor + input, rank.value),

@@ -64,6 +64,13 @@ class PathBuilder {
     return produces;
   }
 
+  void AddPoison(int32_t input) {
+    v1::DispatchOperation* dispatch = Add()->mutable_dispatch();
+    dispatch->set_hidden(kBenchPoison);
+    dispatch->set_topk_experts(BenchRoutes(input));
+    dispatch->set_plan("plan_poison");
+  }
+
   void AddCombine(int32_t input) {
     v1::CombineOperation* combine = Add()->mutable_combine();
     combine->set_plan(PlanOf(path_, input));
@@ -144,6 +151,7 @@ v1::Program ProducerCombineProgram(ProducerPath path, int32_t inputs) {
   ProgramBuilder builder;
   PathBuilder paths(path, builder);
   for (int32_t input = 0; input < inputs; ++input) {
+    paths.AddPoison(input);
     paths.AddPath(input, ProducedName(input));
     paths.AddCombine(input);
   }

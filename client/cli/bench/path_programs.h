@@ -30,6 +30,8 @@ const char* PathFigure(ProducerPath path);
 // that went by a path.
 std::string BenchFactor(int32_t input);
 inline constexpr char kBenchMatrix[] = "matrix";
+// Rows that no producer makes, [S, H].
+inline constexpr char kBenchPoison[] = "poison";
 std::string PathOutput(ProducerPath path, int32_t input);
 
 // The whole path of each input behind a barrier, and its producer by itself ("produce" or
@@ -37,7 +39,8 @@ std::string PathOutput(ProducerPath path, int32_t input);
 BenchProgram ProducerProgram(ProducerPath path, int32_t inputs);
 // As BackToBackDispatch.
 BackToBackProgram BackToBackProducer(ProducerPath path, int32_t inputs);
-// Each input once, and combined.
+// Each input once, and combined. Before each kBenchPoison is dispatched to the same places: what a
+// path does not write is seen then, and not the same row as another path has left there.
 v1::Program ProducerCombineProgram(ProducerPath path, int32_t inputs);
 
 // Each input's routes, its rows in the source shards already: prepare_source and materialise, which

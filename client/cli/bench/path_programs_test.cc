@@ -72,9 +72,23 @@ TEST(PathPrograms, BackToBackHasNothingBetweenAndAnOutputForEach) {
 
 TEST(PathPrograms, WhatIsCombinedHasItsPathsName) {
   const v1::Program program = ProducerCombineProgram(ProducerPath::kDirect, 2);
-  ASSERT_EQ(program.operations_size(), 10);
-  EXPECT_EQ(program.operations(9).combine().output(), "output_direct1");
-  EXPECT_EQ(program.operations(9).combine().plan(), program.operations(8).publish().plan());
+  ASSERT_EQ(program.operations_size(), 12);
+  EXPECT_EQ(program.operations(11).combine().output(), "output_direct1");
+  EXPECT_EQ(program.operations(11).combine().plan(), program.operations(10).publish().plan());
+}
+
+TEST(PathPrograms, WhatAPathDoesNotWriteIsPoison) {
+  for (const ProducerPath path : kProducerPaths) {
+    const v1::Program program = ProducerCombineProgram(path, 2);
+    const int second = program.operations_size() / 2;
+    const v1::DispatchOperation& poison = program.operations(second).dispatch();
+    EXPECT_EQ(poison.hidden(), kBenchPoison);
+    EXPECT_EQ(poison.topk_experts(), "topk_experts1") << "the places of this input's rows";
+    EXPECT_NE(poison.plan(), program.operations(program.operations_size() - 1).combine().plan());
+    if (!program.ordered_by_waits()) continue;
+    EXPECT_THAT(WaitsOf(program, second), ElementsAre(second - 1)) << "the last input's combine";
+    EXPECT_THAT(WaitsOf(program, second + 1), ElementsAre(second));
+  }
 }
 
 TEST(PathPrograms, PullingLeavesRowsWhereTheyAre) {
