@@ -87,7 +87,12 @@ v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterat
   auto* combine = program.add_operations()->mutable_combine();
   combine->set_plan(kPlan);
   combine->set_output(kOutputTensor);
-  if (path == DispatchPath::kDirectOverlapped) WaitInOrder(program, rows);
+  // Whatever waits for the one before it begins no earlier than it does in a list, but for a
+  // prefetch behind the dispatch that makes its plan: that one begins beside the movement of the
+  // rows.
+  if (path == DispatchPath::kOrdinary || path == DispatchPath::kDirectOverlapped) {
+    WaitInOrder(program, rows);
+  }
   return program;
 }
 

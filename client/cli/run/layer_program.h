@@ -15,7 +15,8 @@ inline constexpr const char* kRouteWeightsTensor = "route_weights";
 inline constexpr const char* kOutputTensor = "output";
 
 // dispatch or what takes its place, prefetch_weights, run_experts with route weights, combine;
-// `iterations` times.
+// `iterations` times. Ordered by waits where parts of it may overlap: the prefetch with the rows of
+// a dispatch, rows that go straight to their places with all that is not rows.
 v1::Program LayerProgram(int32_t layer, uint64_t weights_version, int32_t iterations,
                          DispatchPath path = DispatchPath::kOrdinary);
 

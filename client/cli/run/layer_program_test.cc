@@ -18,6 +18,20 @@ TEST(LayerProgramTest, RunsTheWholeLayer) {
   EXPECT_EQ(program.operations(3).combine().plan(), program.operations(0).dispatch().plan());
 }
 
+// Where a prefetch waits for its dispatch in a program that is ordered by waits, it begins when the
+// plan is made.
+TEST(LayerProgramTest, APrefetchMayBeginBesideTheRowsOfItsDispatch) {
+  const v1::Program program = LayerProgram(2, 5, 7);
+  EXPECT_TRUE(program.ordered_by_waits());
+  EXPECT_EQ(program.operations(0).waits_for_size(), 0);
+  for (int index = 1; index < program.operations_size(); ++index) {
+    ASSERT_EQ(program.operations(index).waits_for_size(), 1);
+    EXPECT_EQ(program.operations(index).waits_for(0), index - 1);
+  }
+  EXPECT_FALSE(LayerProgram(2, 5, 7, DispatchPath::kDirect).ordered_by_waits());
+  EXPECT_FALSE(LayerProgram(2, 5, 7, DispatchPath::kPull).ordered_by_waits());
+}
+
 TEST(LayerProgramTest, PublishesDirectlyWhereAsked) {
   const v1::Program dispatched = LayerProgram(2, 5, 7);
   const v1::Program direct = LayerProgram(2, 5, 7, DispatchPath::kDirect);
