@@ -91,7 +91,8 @@ class ControlPlane {
   // carried them out: they fail with COMMAND_LOST.
   absl::StatusOr<StreamId> OpenCommands(const v1::WorkerHello& hello,
                                         std::shared_ptr<CommandSink> sink);
-  absl::StatusOr<v1::KeepAliveResponse> TakeHeartbeat(StreamId stream, uint64_t heartbeat);
+  absl::StatusOr<v1::KeepAliveResponse> TakeHeartbeat(StreamId stream,
+                                                      const v1::KeepAliveRequest& heartbeat);
   void TakeReport(StreamId stream, const v1::WorkerReport& report);
   // The stream has gone; its sink is let go. `orderly`: ended by the worker.
   void CloseStream(StreamId stream, bool orderly);

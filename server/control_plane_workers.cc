@@ -92,15 +92,17 @@ void ControlPlane::FailLostCommands(Link& link) {
   }
 }
 
-absl::StatusOr<v1::KeepAliveResponse> ControlPlane::TakeHeartbeat(StreamId stream,
-                                                                  uint64_t heartbeat) {
+absl::StatusOr<v1::KeepAliveResponse> ControlPlane::TakeHeartbeat(
+    StreamId stream, const v1::KeepAliveRequest& heartbeat) {
   std::lock_guard lock(mutex_);
+  perigee::TakeHeartbeat event{stream};
+  if (heartbeat.has_transport()) event.transport = heartbeat.transport();
   absl::Status status = CheckServing();
-  if (status.ok()) status = StepTopology(perigee::TakeHeartbeat{stream});
+  if (status.ok()) status = StepTopology(event);
   if (!status.ok()) return status;
   RunPosted();
   v1::KeepAliveResponse response;
-  response.set_heartbeat(heartbeat);
+  response.set_heartbeat(heartbeat.heartbeat());
   response.set_term(store_.term());
   return response;
 }

@@ -153,6 +153,12 @@ CoordinatorLinkOptions Worker::Impl::LinkOptions() {
   options.on_term = [this](uint64_t term) { handler_->ObserveTerm(term); };
   options.term = [this] { return handler_->term(); };
   options.operations_done = [this] { return operations_done_.load(); };
+  options.transport = [this]() -> absl::optional<v1::TransportCounts> {
+    // Closed before it is let go of: whoever does so last has nothing to wait for.
+    const std::shared_ptr<Session> session = current_.Get();
+    if (session == nullptr) return absl::nullopt;
+    return session->transport_counts();
+  };
   options.on_serving = [this](bool serving) { SetServing(serving); };
   options.on_leave = [this](const absl::Status& status) { Leave(status); };
   return options;

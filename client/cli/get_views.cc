@@ -8,6 +8,7 @@
 #include "absl/types/optional.h"
 #include "client/cli/buffer_parts.h"
 #include "client/cli/choice_view.h"
+#include "client/cli/transport_view.h"
 
 namespace perigee {
 namespace {
@@ -181,6 +182,7 @@ Facts FactsOf(const v1::Worker& worker) {
     facts.push_back({"group", worker.group()});
     facts.push_back({"rank", absl::StrCat(worker.rank())});
   }
+  for (const auto& fact : TransportFacts(worker)) facts.push_back(fact);
   AddTime(facts, "registered", worker, &v1::Worker::has_register_time, &v1::Worker::register_time);
   Add(facts, "lost because", worker.lost_reason());
   return facts;
@@ -289,6 +291,7 @@ void WriteJson(const v1::Worker& worker, JsonWriter& json) {
   TimeField(json, "register_time", worker, &v1::Worker::has_register_time,
             &v1::Worker::register_time);
   json.Field("lost_reason", worker.lost_reason());
+  WriteTransportCounts(worker, json);
   json.EndObject();
 }
 

@@ -70,6 +70,14 @@ TEST(GetViewsTest, OutputSlotsAreShownWithTheirBytes) {
       testing::Contains(Pair("output slots", "3 of dispatches, 2 of experts, 26.00 KiB a rank")));
 }
 
+TEST(GetViewsTest, AWorkerSaysWhatItsRankHasSent) {
+  v1::Worker worker;
+  EXPECT_THAT(Json(worker), HasSubstr("\"transport_counts\": null"));
+  worker.mutable_transport()->set_transport("nvlink");
+  EXPECT_THAT(FactsOf(worker), testing::Contains(Pair("transport", "nvlink")));
+  EXPECT_THAT(Json(worker), HasSubstr("\"transport\": \"nvlink\""));
+}
+
 TEST(GetViewsTest, SocketsAreNotShown) {
   v1::Worker worker;
   worker.set_socket_path("/secret/socket");

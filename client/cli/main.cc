@@ -9,6 +9,7 @@
 #include "client/cli/doctor/doctor_command.h"
 #include "client/cli/estimate_command.h"
 #include "client/cli/get_command.h"
+#include "client/cli/metrics_command.h"
 #include "client/cli/nearest_name.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_command.h"
@@ -20,8 +21,9 @@ namespace perigee {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRunCommand,  &kBenchCommand,    &kUpCommand,     &kDoctorCommand, &kGetCommand,
-    &kListCommand, &kDescribeCommand, &kTokensCommand, &kPlanCommand,   &kEstimateCommand,
+    &kRunCommand,     &kBenchCommand, &kUpCommand,       &kDoctorCommand,
+    &kGetCommand,     &kListCommand,  &kDescribeCommand, &kTokensCommand,
+    &kMetricsCommand, &kPlanCommand,  &kEstimateCommand,
 };
 
 std::string HelpText() {

@@ -30,7 +30,8 @@ StagedCollective::StagedCollective(StagedDevice& device, std::unique_ptr<PeerExc
     : device_(device),
       exchange_(std::move(exchange)),
       memory_(std::move(memory)),
-      words_(device.shape().shards.size()) {}
+      words_(device.shape().shards.size()),
+      traffic_(std::make_shared<LinkTraffic>(static_cast<int32_t>(words_.size()))) {}
 
 absl::Status StagedCollective::Begin(Sequence sequence, Operation operation) {
   Progress& progress = device_.progress();
@@ -142,7 +143,12 @@ absl::Status StagedCollective::Send(absl::Span<const Outgoing> outgoing,
     if (device_.progress().aborted()) return absl::UnavailableError("aborted");
     return absl::Now() < deadline_ ? absl::OkStatus() : absl::DeadlineExceededError("too late");
   });
-  return status.ok() ? status : Failed(status);
+  if (!status.ok()) return Failed(status);
+  const int32_t rank = device_.shape().rank.value;
+  for (const Outgoing& transfer : outgoing) {
+    if (transfer.to != rank) traffic_->Sent(transfer.to, transfer.size_bytes);
+  }
+  return status;
 }
 
 absl::Status StagedCollective::Failed(const absl::Status& status) {

@@ -17,6 +17,7 @@
 #include "kernels/layout/operation.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/weights_layout.h"
+#include "kernels/link_traffic.h"
 #include "kernels/staged/peer_exchange.h"
 #include "kernels/staged/staged_device.h"
 
@@ -59,6 +60,8 @@ class StagedCollective {
   // Begin and Enter in the place of an operation that this rank refuses. OK when all ranks have
   // been told, whatever they make of it.
   absl::Status Decline(Sequence sequence);
+  // Of all that this rank has sent, words included.
+  std::shared_ptr<const LinkTraffic> traffic() const { return traffic_; }
   void RequestCancel(bool wanted) { cancel_wanted_.store(wanted, std::memory_order_relaxed); }
 
  private:
@@ -78,6 +81,7 @@ class StagedCollective {
   const std::unique_ptr<PeerExchange> exchange_;
   const std::unique_ptr<Memory> memory_;  // [R + 1] words: what comes, and last what goes
   std::vector<RankWords> words_;          // [R]
+  const std::shared_ptr<LinkTraffic> traffic_;
   std::atomic<bool> cancel_wanted_ = false;
   absl::Time deadline_;
   bool inside_ = false;

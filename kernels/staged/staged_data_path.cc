@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/layout/walk.h"
+#include "kernels/link_traffic.h"
 #include "kernels/staged/staged_rank.h"
 
 namespace perigee {
@@ -34,7 +35,7 @@ absl::Status AllocateArea(StagedRank& rank) {
   return absl::OkStatus();
 }
 
-class StagedDataPath final : public DataPath {
+class StagedDataPath final : public DataPath, public CountsTraffic {
  public:
   explicit StagedDataPath(StagedRank rank) : rank_(std::move(rank)) {}
 
@@ -119,6 +120,9 @@ class StagedDataPath final : public DataPath {
     const auto staged = StagedPlanOf(rank_.shape(), plan);
     if (!staged.ok()) return staged.status();
     return (*staged)->tensors();
+  }
+  std::shared_ptr<const LinkTraffic> traffic() const override {
+    return rank_.collective->traffic();
   }
   BFloat16* rows() const override { return rank_.shape().own().rows; }
   float* row_weights() const override { return rank_.shape().own().row_weights; }

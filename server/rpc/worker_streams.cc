@@ -81,7 +81,7 @@ class LeaseStream final : public WorkerReactor<v1::KeepAliveRequest, v1::KeepAli
       if (!opened.ok()) return opened.status();
       stream_ = *opened;
     }
-    const auto response = control_.TakeHeartbeat(stream_, message.heartbeat());
+    const auto response = control_.TakeHeartbeat(stream_, message);
     if (!response.ok()) return response.status();
     return outbox()->Push(*response) ? absl::OkStatus() : Unread();
   }

@@ -123,7 +123,9 @@ size_t FakeWorker::CountSeen(v1::WorkerCommand::CommandCase kind) const {
 }
 
 absl::Status FakeWorker::Heartbeat(uint64_t number) const {
-  return control_.TakeHeartbeat(lease_, number).status();
+  v1::KeepAliveRequest heartbeat;
+  heartbeat.set_heartbeat(number);
+  return control_.TakeHeartbeat(lease_, heartbeat).status();
 }
 
 void FakeWorker::Take(const v1::WorkerCommand& command) {

@@ -101,6 +101,7 @@ absl::StatusOr<WorkerRegistry::Effects> WorkerRegistry::On(const RegisterWorker&
   record.info.set_state(v1::Worker::READY);
   record.info.clear_group();
   record.info.clear_rank();
+  record.info.clear_transport();
   record.info.clear_lost_reason();
   *record.info.mutable_register_time() = ToWire(event.wall);
   StartLease(record, now);
@@ -148,7 +149,14 @@ absl::StatusOr<WorkerRegistry::Effects> WorkerRegistry::On(const TakeHeartbeat& 
                                                            absl::Duration now) {
   const auto found = streams_.find(event.stream);
   if (found == streams_.end()) return absl::AbortedError("the stream has ended");
-  workers_.at(found->second.worker).last_heartbeat = now;
+  Record& record = workers_.at(found->second.worker);
+  record.last_heartbeat = now;
+  // The session of a group that has let go of the worker may still be there.
+  if (event.transport && event.transport->group() == record.info.group()) {
+    *record.info.mutable_transport() = *event.transport;
+  } else {
+    record.info.clear_transport();
+  }
   return Effects{};
 }
 
@@ -172,6 +180,7 @@ absl::StatusOr<WorkerRegistry::Effects> WorkerRegistry::On(const ReleaseWorker& 
   v1::Worker& info = found->second.info;
   info.clear_group();
   info.clear_rank();
+  info.clear_transport();
   if (info.state() == v1::Worker::LOST) return Effects{};
   info.set_state(v1::Worker::READY);
   return Effects{WorkerReady{event.worker}};

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "proto/support/defaults.h"
 #include "proto/v1/topology.pb.h"
 
@@ -57,6 +58,7 @@ struct CloseStream {
 };
 struct TakeHeartbeat {
   StreamId stream = 0;
+  absl::optional<v1::TransportCounts> transport = absl::nullopt;
 };
 struct AssignWorker {
   std::string worker;

@@ -136,6 +136,28 @@ TEST_F(WorkerRegistryTest, GivenAWorkerWhenAnotherIncarnationRegistersThenTheOld
   EXPECT_EQ(registry.Find("workers/w0")->incarnation(), kSecond);
 }
 
+TEST_F(WorkerRegistryTest, GivenARankThenItsLastHeartbeatSaysWhatItHasSent) {
+  Join("workers/w0", kFirst, 1);
+  const auto beat = [&](const std::string& group, uint64_t bytes) {
+    TakeHeartbeat heartbeat{1, v1::TransportCounts()};
+    heartbeat.transport->set_group(group);
+    heartbeat.transport->add_bytes_sent(bytes);
+    Do(heartbeat);
+    return registry.Find("workers/w0");
+  };
+  EXPECT_FALSE(beat("g", 1)->has_transport()) << "it is a rank of none";
+  Do(AssignWorker{"workers/w0", "g", 0});
+  EXPECT_EQ(beat("g", 2)->transport().bytes_sent(0), 2u);
+  EXPECT_EQ(beat("g", 3)->transport().bytes_sent(0), 3u);
+  EXPECT_FALSE(beat("another", 4)->has_transport());
+  beat("g", 5);
+  Do(TakeHeartbeat{1});
+  EXPECT_FALSE(registry.Find("workers/w0")->has_transport()) << "its session has ended";
+  beat("g", 6);
+  Do(ReleaseWorker{"workers/w0", "g"});
+  EXPECT_FALSE(registry.Find("workers/w0")->has_transport());
+}
+
 TEST_F(WorkerRegistryTest, GivenHeartbeatsWhenTheyStopThenTheLeaseEndsOneTermAfterTheLast) {
   Join("workers/w0", kFirst, 1);
   for (int i = 0; i < 40; ++i) {

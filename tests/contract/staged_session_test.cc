@@ -80,6 +80,7 @@ class TwoRanks {
     }
     Write(rank, WeightsTarget(0, 9, Kind::DOWN), v1::TENSOR_DTYPE_BFLOAT16, {1, kInner, kHidden});
   }
+  v1::TransportCounts Counts(int32_t rank) { return group_.session(rank).transport_counts(); }
   // The next copy but so many that this rank makes in its own memory fails.
   void FailCopy(int32_t rank, int64_t after) { copies_left_[rank] = after; }
   bool has_failed(int32_t rank) const { return copies_left_[rank] < 0; }
@@ -202,6 +203,31 @@ TEST(StagedSession, AFailureOfOneRankTakesTheOtherOutOfItsWait) {
   }
   EXPECT_GT(declined, 0);
   EXPECT_GT(recorded, 0);
+}
+
+TEST(StagedSession, WhatIsSentIsCountedByPeerAndWhatFailsByWhy) {
+  TwoRanks ranks;
+  EXPECT_EQ(ranks.Counts(0).transport(), "nccl");
+  EXPECT_EQ(ranks.Counts(0).failures_size(), 0);
+  ranks.Start("operations { barrier {} }");
+  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Await(rank).status.code(), 0);
+  const v1::TransportCounts words = ranks.Counts(0);
+  ASSERT_EQ(words.bytes_sent_size(), kRanks);
+  EXPECT_EQ(words.bytes_sent(0), 0u);
+  EXPECT_GT(words.bytes_sent(1), 0u);
+  ranks.Start(absl::StrCat(kDispatch, kCopy));
+  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.Await(rank).status.code(), 0);
+  // Half of the rows that a rank has room for, at the least.
+  const uint64_t copied = kTokens / 2 * kHidden * sizeof(BFloat16);
+  EXPECT_GE(ranks.Counts(0).bytes_sent(1), words.bytes_sent(1) + copied);
+
+  ranks.LoadWeights(0);
+  ranks.Start(absl::StrCat(kDispatch, kExperts, kCopy));
+  for (int32_t rank = 0; rank < kRanks; ++rank) ranks.Await(rank);
+  const v1::TransportCounts failed = ranks.Counts(0);
+  ASSERT_EQ(failed.failures_size(), 1);
+  EXPECT_EQ(failed.failures(0).reason(), "DECLINED");
+  EXPECT_EQ(failed.failures(0).count(), 1u);
 }
 
 }  // namespace

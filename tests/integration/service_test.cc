@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/lib/client.h"
 #include "client/lib/group_error.h"
 #include "client/lib/grpc_call.h"
@@ -183,6 +185,22 @@ TEST_F(ServiceTest, WhatIsThereCanBeAskedFor) {
     EXPECT_THAT(described.out, HasSubstr("name:"));
   }
   EXPECT_EQ(RunPerigee({"list", "generations", "g", "--address", address_}).status, 0);
+}
+
+// As of the workers' heartbeats, which come a few times a second.
+TEST_F(ServiceTest, RanksAreAmongTheMetrics) {
+  const std::string wanted =
+      "perigee_transport_info{group=\"tenants/default/groups/g\",rank=\"1\",worker=\"workers/w1\","
+      "transport=\"local\",generation=\"";
+  const absl::Time deadline = absl::Now() + kStepTimeout;
+  Result result;
+  do {
+    result = RunPerigee({"metrics", "--address", address_});
+    ASSERT_EQ(result.status, 0) << result.err;
+  } while (result.out.find(wanted) == std::string::npos && absl::Now() < deadline);
+  EXPECT_THAT(result.out, HasSubstr(wanted));
+  EXPECT_THAT(result.out, HasSubstr("# TYPE perigee_link_bytes_total counter\n"));
+  EXPECT_EQ(RunPerigee({"metrics"}, {"PERIGEE_ADDRESS="}).status, 2);
 }
 
 TEST_F(ServiceTest, ABadRouteIsNamedByEveryRankAndTheGenerationLives) {

@@ -145,6 +145,10 @@ std::string WireOperationName(uint32_t operation) {
   return absl::StrCat("operation ", operation);
 }
 
+std::string ReasonOf(const ErrorRecord& record) {
+  return ReasonWord(static_cast<AbortReason>(record.reason));
+}
+
 v1::RankStatus ToRankStatus(const GroupView& group, const Failure& failure) {
   v1::RankStatus report;
   report.set_rank(group.rank.value);
@@ -153,7 +157,7 @@ v1::RankStatus ToRankStatus(const GroupView& group, const Failure& failure) {
   if (failure.status.ok()) return report;
   report.set_message(Message(group, failure));
   if (failure.record) {
-    report.set_reason(ReasonWord(static_cast<AbortReason>(failure.record->reason)));
+    report.set_reason(ReasonOf(*failure.record));
     *report.mutable_operation_error() = ToOperationError(*failure.record);
   } else {
     report.set_reason(ReasonOf(failure.status));

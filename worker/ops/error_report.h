@@ -21,6 +21,8 @@ struct Failure {
 // for with its worker. It does not name this rank: `rank` and `worker` of the report do, and
 // whoever shows the message puts them before it.
 v1::RankStatus ToRankStatus(const GroupView& group, const Failure& failure);
+// The reason of its report: "DEADLINE", "DECLINED", ...
+std::string ReasonOf(const ErrorRecord& record);
 // "dispatch", "combine", ... as the wire has it; "operation 77" for what is none.
 std::string WireOperationName(uint32_t operation);
 

@@ -15,6 +15,7 @@ Failure RankOperations::Left(const absl::Status& status) const {
   if (status.ok()) return Failure();
   absl::optional<ErrorRecord> record = site_.data_path.last_error();
   if (record && record->reason == static_cast<uint32_t>(AbortReason::kNone)) record.reset();
+  if (record && site_.counters != nullptr) site_.counters->CountFailure(ReasonOf(*record));
   return Failure{status, record};
 }
 

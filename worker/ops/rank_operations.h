@@ -21,6 +21,7 @@
 #include "worker/ops/error_report.h"
 #include "worker/ops/objects.h"
 #include "worker/ops/tensor_store.h"
+#include "worker/ops/transport_counters.h"
 #include "worker/publication/token_ledger.h"
 
 namespace perigee {
@@ -37,6 +38,7 @@ struct ProgramSite {
   // nobody knows.
   std::function<absl::Status(int32_t layer)> check_home = nullptr;
   Transport transport = Transport::kNvlink;
+  TransportCounters* counters = nullptr;  // null: nobody counts failures
 };
 
 // A failure without a record is a refusal: nothing was touched, and no other rank knows of it yet.

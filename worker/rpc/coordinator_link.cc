@@ -242,6 +242,9 @@ void CoordinatorLink::SendHeartbeat() {
   request.set_incarnation(options_.worker.incarnation());
   request.set_heartbeat(++heartbeat_);
   request.set_operations_done(options_.operations_done());
+  if (options_.transport) {
+    if (auto counts = options_.transport()) *request.mutable_transport() = *std::move(counts);
+  }
   lease_.stream->Send(std::move(request));
   next_heartbeat_ = clock_.Monotonic() + heartbeat_interval_;
 }

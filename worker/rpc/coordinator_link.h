@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "proto/local/wait_limit.h"
 #include "proto/support/clock.h"
 #include "proto/v1/topology.grpc.pb.h"
@@ -39,6 +40,8 @@ struct CoordinatorLinkOptions {
   std::function<void(uint64_t)> on_term;
   std::function<uint64_t()> term;  // highest seen
   std::function<uint64_t()> operations_done;
+  // Of the session that lives, if one does; never waits. May be empty.
+  std::function<absl::optional<v1::TransportCounts>()> transport;
   std::function<void(bool)> on_serving;               // whether the lease is acknowledged
   std::function<void(const absl::Status&)> on_leave;  // once, last
 };

@@ -34,6 +34,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     options.on_term = [this](uint64_t term) { term_ = term; };
     options.term = [this] { return term_.load(); };
     options.operations_done = [] { return 5; };
+    options.transport = [this] { return transport_; };
     options.on_serving = [this](bool serving) { Note([&] { serving_ = serving; }); };
     options.on_leave = [this](const absl::Status& status) { Note([&] { left_ = status; }); };
     return std::make_unique<CoordinatorLink>(std::move(options));
@@ -71,8 +72,21 @@ class CoordinatorLinkTest : public ::testing::Test {
   std::condition_variable changed_;
   bool serving_ = false;
   absl::optional<absl::Status> left_;
+  absl::optional<v1::TransportCounts> transport_;
   std::unique_ptr<CoordinatorLink> link_;
 };
+
+TEST_F(CoordinatorLinkTest, HeartbeatsSayWhatTheWorkersRankHasSent) {
+  transport_.emplace();
+  transport_->set_group("g");
+  transport_->add_bytes_sent(7);
+  Start();
+  ASSERT_TRUE(coordinator_.Await(kWorker, [](const Counts& c) { return c.heartbeats >= 1; }));
+  const v1::KeepAliveRequest heartbeat = coordinator_.last_heartbeat(kWorker);
+  EXPECT_EQ(heartbeat.operations_done(), 5u);
+  EXPECT_EQ(heartbeat.transport().group(), "g");
+  EXPECT_EQ(heartbeat.transport().bytes_sent(0), 7u);
+}
 
 TEST_F(CoordinatorLinkTest, RegistersAndKeepsBothStreams) {
   coordinator_.SetRegistration(absl::OkStatus(), 3);

@@ -77,7 +77,10 @@ Session::Session(GroupView view, Transport transport, std::vector<Member> member
       transport_(transport),
       members_(std::move(members)),
       environment_(environment),
-      tokens_(std::move(tokens)) {}
+      tokens_(std::move(tokens)),
+      counters_(std::make_unique<TransportCounters>(
+          view_.group, view_.generation,
+          TransportInWords(transport_, members_.size(), environment_.backend.info()))) {}
 
 Session::~Session() {
   Abort({}, "the session ends");
@@ -107,7 +110,8 @@ absl::StatusOr<SessionBufferConfig> Session::ParseBuffer(const v1::Buffer& buffe
                              .local_sms = buffer.local_sms(),
                              .programmatic_launch = !buffer.no_programmatic_launch(),
                              .high_priority_stream = buffer.high_priority_stream(),
-                             .tokens = tokens_.get()};
+                             .tokens = tokens_.get(),
+                             .counters = counters_.get()};
 }
 
 absl::StatusOr<uint64_t> Session::AllocateBuffer(const v1::AllocateBufferCommand& command) {

@@ -23,6 +23,7 @@
 #include "worker/ops/byte_budget.h"
 #include "worker/ops/group_view.h"
 #include "worker/ops/program_runner.h"
+#include "worker/ops/transport_counters.h"
 #include "worker/publication/token_ledger.h"
 #include "worker/session/serial_thread.h"
 #include "worker/session/session_buffer.h"
@@ -59,6 +60,8 @@ class Session {
   const GroupView& view() const { return view_; }
   // This rank's publication tokens in this generation.
   TokenLedger& tokens() { return *tokens_; }
+  // What it has sent, and what has failed on it. Never waits.
+  v1::TransportCounts transport_counts() const { return counters_->Snapshot(); }
 
   // Takes this rank's part of a buffer and offers it to the peers; the bytes taken. Blocks while
   // memory is allocated; after an Abort only until the part of it that is under way is there.
@@ -116,6 +119,7 @@ class Session {
   const std::vector<Member> members_;
   const SessionEnvironment environment_;
   const std::unique_ptr<TokenLedger> tokens_;
+  const std::unique_ptr<TransportCounters> counters_;
   Interrupt interrupt_;  // ends allocations, and fetches from peers
 
   mutable std::mutex mutex_;

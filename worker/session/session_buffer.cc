@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/check.h"
+#include "kernels/link_traffic.h"
 #include "proto/support/event_log.h"
 #include "worker/ops/failure_reason.h"
 
@@ -64,6 +65,7 @@ absl::Status SessionBuffer::Open(const std::string& rendezvous) {
   absl::StatusOr<std::unique_ptr<DataPath>> data_path = backend_.CreateDataPath(options);
   if (!data_path.ok()) return data_path.status();
   data_path_ = *std::move(data_path);
+  if (config_.counters != nullptr) config_.counters->Watch(TrafficOf(*data_path_));
   state_ = State::kOpen;
   LogSlowScales();
   return absl::OkStatus();
@@ -129,6 +131,7 @@ ProgramSite SessionBuffer::site() {
     return weights_.CheckComplete(layer);
   };
   site.transport = config_.transport;
+  site.counters = config_.counters;
   return site;
 }
 

@@ -46,7 +46,9 @@ struct SessionBufferConfig {
   int32_t local_sms = 0;
   bool programmatic_launch = true;
   bool high_priority_stream = false;
-  TokenLedger* tokens = nullptr;  // of the session, which outlives the buffer's use
+  // Of the session, which outlives the buffer's use.
+  TokenLedger* tokens = nullptr;
+  TransportCounters* counters = nullptr;
 };
 
 // The rows of this rank's shard as a local client maps them; offsets in bytes.

@@ -59,6 +59,11 @@ absl::StatusOr<Transport> ParseTransport(absl::string_view name) {
       absl::StrCat("transport is '", name.substr(0, 32), "', expected nvlink or nccl"));
 }
 
+std::string TransportInWords(Transport transport, size_t ranks, const BackendInfo& backend) {
+  if (transport == Transport::kNccl) return "nccl";
+  return ranks < 2 || backend.name == "host" ? "local" : "nvlink";
+}
+
 absl::Status CheckShapeFor(Transport transport, const BufferShape& shape) {
   if (transport == Transport::kNccl && shape.source_storage) {
     return absl::InvalidArgumentError(

@@ -28,6 +28,8 @@ absl::Status CheckMembers(const v1::OpenSessionCommand& command, absl::string_vi
 
 // Of nvlink (or empty) and nccl; INVALID_ARGUMENT for any other.
 absl::StatusOr<Transport> ParseTransport(absl::string_view name);
+// As of v1::TransportCounts: "nccl"; "local" of a rank alone, and on the host; else "nvlink".
+std::string TransportInWords(Transport transport, size_t ranks, const BackendInfo& backend);
 // INVALID_ARGUMENT for a shape that cannot run over this transport.
 absl::Status CheckShapeFor(Transport transport, const BufferShape& shape);
 

@@ -82,6 +82,11 @@ v1::WorkerHello FakeCoordinator::last_hello(const std::string& worker) const {
   return workers_.at(worker).hello;
 }
 
+v1::KeepAliveRequest FakeCoordinator::last_heartbeat(const std::string& worker) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return workers_.at(worker).heartbeat;
+}
+
 uint64_t FakeCoordinator::Send(const std::string& worker, v1::WorkerCommand command) {
   std::unique_lock<std::mutex> lock(mutex_);
   const bool open =
@@ -147,6 +152,7 @@ grpc::Status FakeCoordinator::KeepAlive(grpc::ServerContext* context, LeaseStrea
   grpc::Status end = grpc::Status::OK;
   do {
     ++state.counts.heartbeats;
+    state.heartbeat = request;
     changed_.notify_all();
     if (state.lease_end) {
       end = ToGrpc(*std::exchange(state.lease_end, absl::nullopt));

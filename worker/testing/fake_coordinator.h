@@ -54,6 +54,7 @@ class FakeCoordinator final : private v1::TopologyService::Service {
   bool Await(const std::string& worker, const std::function<bool(const Counts&)>& wanted);
   v1::Worker registered(const std::string& worker) const;
   v1::WorkerHello last_hello(const std::string& worker) const;
+  v1::KeepAliveRequest last_heartbeat(const std::string& worker) const;
 
   // Sends a command to a worker with an open command stream; its id (term 1 if it has none).
   uint64_t Send(const std::string& worker, v1::WorkerCommand command);
@@ -70,6 +71,7 @@ class FakeCoordinator final : private v1::TopologyService::Service {
   struct WorkerState {
     v1::Worker worker;
     v1::WorkerHello hello;
+    v1::KeepAliveRequest heartbeat;
     Counts counts;
     CommandStream* commands = nullptr;
     std::vector<grpc::ServerContext*> contexts;

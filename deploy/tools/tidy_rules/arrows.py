@@ -11,7 +11,7 @@ from tidy_rules.source_tree import Finding
 _KERNELS_BACKEND = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
                     "kernels/rank", "kernels/backend.h", "kernels/direct_publication.h",
                     "kernels/owner_source.h", "kernels/mapping_access.h",
-                    "kernels/row_producer.h", "kernels/buffer_rings.h"]
+                    "kernels/row_producer.h", "kernels/buffer_rings.h", "kernels/link_traffic.h"]
 _SERVER_OUTSIDE = ["proto", "kernels/common", "kernels/layout", "kernels/plan",
                    "server/wire_time.h"]
 _WORKER_OUTSIDE = ["proto", "kernels"]
