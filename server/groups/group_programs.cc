@@ -33,7 +33,7 @@ absl::Status GroupPrograms::Check(const ProgramSubmitted& event) const {
     return absl::ResourceExhaustedError(
         absl::StrCat(kMaxWaiting, " programs wait for ", context_.name, " already"));
   }
-  return CheckProgram(event.program, buffers_.Find(event.buffer)->shape());
+  return CheckProgram(event.program, buffers_.Find(event.buffer)->shape(), context_.ranks());
 }
 
 void GroupPrograms::Cancel(CallId call) {

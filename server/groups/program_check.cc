@@ -1,8 +1,12 @@
 #include "server/groups/program_check.h"
 
+#include <algorithm>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/groups/program_outputs.h"
 
 namespace perigee {
 namespace {
@@ -11,7 +15,12 @@ constexpr int kMaxOperations = 1024;
 constexpr int32_t kMaxIterations = 1000000000;
 constexpr int32_t kMaxKeptIterations = 10000;
 constexpr int64_t kMaxKeptDurations = 100000;
-constexpr size_t kMaxNameBytes = 256;
+constexpr size_t kMaxNameBytes = 64;  // as the workers have it
+
+bool MayBeInName(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' ||
+         c == '/';
+}
 
 // Checks one operation; everything it says begins with "operation 3 (combine): ".
 class OperationCheck {
@@ -35,6 +44,38 @@ class OperationCheck {
     if (version == 0) Refuse("weights_version is 0, expected the version that was written");
     return *this;
   }
+  OperationCheck& ComputesWithWeights() {
+    const auto format = shape_.weight_format();
+    if (format != v1::BufferShape::WEIGHT_FORMAT_UNSPECIFIED &&
+        format != v1::BufferShape::WEIGHT_FORMAT_BFLOAT16) {
+      Refuse("the buffer's weights are not bf16: workers move them only");
+    }
+    return *this;
+  }
+  // Where one is set the other is, too.
+  OperationCheck& Needs(absl::string_view field, const std::string& name, absl::string_view other,
+                        const std::string& needed) {
+    if (name.empty() || !needed.empty()) return *this;
+    Refuse(absl::StrCat(field, " is set, expected ", other, " with it"));
+    return *this;
+  }
+  OperationCheck& OneOf(absl::string_view field, const std::string& name, absl::string_view other,
+                        const std::string& other_name) {
+    if (name.empty() || other_name.empty()) return *this;
+    Refuse(absl::StrCat(field, " and ", other, " are both set, expected one of them"));
+    return *this;
+  }
+  // Of prepare_publication.
+  OperationCheck& HasTokens(int tokens, int32_t ranks, int32_t iterations) {
+    if (tokens != 0 && tokens != ranks) {
+      Refuse(absl::StrCat("tokens has ", tokens, " of them, expected none or one of each of ",
+                          ranks, " ranks"));
+    } else if (tokens != 0 && iterations > 1) {
+      Refuse(absl::StrCat("tokens are given and iterations is ", iterations,
+                          ", expected 1: each is good once"));
+    }
+    return *this;
+  }
   OperationCheck& HasSource() {
     if (!shape_.source_storage()) Refuse("the buffer has no source storage");
     return *this;
@@ -53,6 +94,9 @@ class OperationCheck {
   OperationCheck& AtMost(absl::string_view field, const std::string& name) {
     if (name.size() > kMaxNameBytes) {
       Refuse(absl::StrCat(field, " has ", name.size(), " bytes, expected at most ", kMaxNameBytes));
+    } else if (!std::all_of(name.begin(), name.end(), MayBeInName)) {
+      Refuse(absl::StrCat(field, " is '", absl::CHexEscape(name),
+                          "', expected letters, digits or _ - . /"));
     }
     return *this;
   }
@@ -63,6 +107,13 @@ class OperationCheck {
   const std::string where_;
   const v1::BufferShape& shape_;
   absl::Status status_;
+};
+
+// What the program runs on.
+struct ProgramPlace {
+  const v1::BufferShape& shape;
+  int32_t ranks;
+  int32_t iterations;
 };
 
 absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
@@ -78,7 +129,10 @@ absl::Status CheckDispatch(int index, const v1::DispatchOperation& operation,
   check.MayBeNamed("rows_output", operation.rows_output());
   check.MayBeNamed("row_weights_output", operation.row_weights_output());
   check.MayBeNamed("slot", operation.slot());
-  return check.status();
+  return check.OneOf("plan", operation.plan(), "saved_plan", operation.saved_plan())
+      .Needs("row_weights_output", operation.row_weights_output(), "route_weights",
+             operation.route_weights())
+      .status();
 }
 
 absl::Status CheckCombine(int index, const v1::CombineOperation& combine,
@@ -90,12 +144,15 @@ absl::Status CheckCombine(int index, const v1::CombineOperation& combine,
       .MayBeNamed("rows", combine.rows())
       .MayBeNamed("row_weights", combine.row_weights())
       .MayBeNamed("slot", combine.slot())
+      .Needs("row_weights", combine.row_weights(), "route_weights_output",
+             combine.route_weights_output())
       .status();
 }
 
 // Of the steps of a direct publication.
 absl::Status CheckPublication(int index, const v1::ProgramOperation& operation,
-                              const v1::BufferShape& shape) {
+                              const ProgramPlace& place) {
+  const v1::BufferShape& shape = place.shape;
   switch (operation.operation_case()) {
     case v1::ProgramOperation::kPrepareDispatch:
       return OperationCheck(index, "prepare_dispatch", shape)
@@ -106,6 +163,7 @@ absl::Status CheckPublication(int index, const v1::ProgramOperation& operation,
       return OperationCheck(index, "prepare_publication", shape)
           .Named("target", operation.prepare_publication().target())
           .MayBeNamed("route_weights", operation.prepare_publication().route_weights())
+          .HasTokens(operation.prepare_publication().tokens_size(), place.ranks, place.iterations)
           .status();
     case v1::ProgramOperation::kStoreRows:
       return OperationCheck(index, "store_rows", shape)
@@ -152,7 +210,8 @@ absl::Status CheckProduce(int index, const v1::ProduceOperation& operation,
 }
 
 absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
-                            const v1::BufferShape& shape) {
+                            const ProgramPlace& place) {
+  const v1::BufferShape& shape = place.shape;
   switch (operation.operation_case()) {
     case v1::ProgramOperation::kDispatch:
       return CheckDispatch(index, operation.dispatch(), shape);
@@ -169,6 +228,7 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
           .Named("plan", run.plan())
           .MayBeNamed("slot", run.slot())
           .MayBeNamed("output_slot", run.output_slot())
+          .ComputesWithWeights()
           .HasWeights(run.layer(), run.weights_version())
           .status();
     }
@@ -183,7 +243,7 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::kPreparePublication:
     case v1::ProgramOperation::kStoreRows:
     case v1::ProgramOperation::kPublish:
-      return CheckPublication(index, operation, shape);
+      return CheckPublication(index, operation, place);
     case v1::ProgramOperation::kPrepareSource:
     case v1::ProgramOperation::kMaterialise:
       return CheckSource(index, operation, shape);
@@ -232,9 +292,21 @@ absl::Status CheckTimedIterations(const v1::Program& program) {
                                                  kMaxKeptIterations));
 }
 
+absl::Status CheckWaits(int index, const v1::Program& program) {
+  for (const int32_t earlier : program.operations(index).waits_for()) {
+    const auto refused = [&](const std::string& expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation ", index, ": waits_for has ", earlier, ", expected ", expected));
+    };
+    if (!program.ordered_by_waits()) return refused("ordered_by_waits to be set then");
+    if (earlier < 0 || earlier >= index) return refused("an operation that comes before it");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& shape) {
+absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& shape, int32_t ranks) {
   if (program.operations_size() < 1 || program.operations_size() > kMaxOperations) {
     return absl::InvalidArgumentError(absl::StrCat("the program has ", program.operations_size(),
                                                    " operations, expected 1 to ", kMaxOperations));
@@ -246,10 +318,12 @@ absl::Status CheckProgram(const v1::Program& program, const v1::BufferShape& sha
   if (const absl::Status kept = CheckKeptDurations(program); !kept.ok()) return kept;
   if (const absl::Status timed = CheckTimedIterations(program); !timed.ok()) return timed;
   for (int i = 0; i < program.operations_size(); ++i) {
-    const absl::Status valid = CheckOperation(i, program.operations(i), shape);
+    absl::Status valid =
+        CheckOperation(i, program.operations(i), {shape, ranks, program.iterations()});
+    if (valid.ok()) valid = CheckWaits(i, program);
     if (!valid.ok()) return valid;
   }
-  return absl::OkStatus();
+  return CheckProgramOutputs(program);
 }
 
 }  // namespace perigee
