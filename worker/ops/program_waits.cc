@@ -34,7 +34,12 @@ std::vector<Use> UsesOf(const v1::DispatchOperation& dispatch) {
   const bool plans = dispatch.saved_plan().empty();
   Use plan = ReadsPlan(plans ? dispatch.plan() : dispatch.saved_plan());
   plan.changes = plans;
-  return {plan, ChangesSlot("dispatch-output", dispatch.slot()), ReadsTensor(dispatch.hidden())};
+  std::vector<Use> uses = {plan, ChangesSlot("dispatch-output", dispatch.slot()),
+                           ReadsTensor(dispatch.hidden())};
+  for (const std::string& output : {dispatch.rows_output(), dispatch.row_weights_output()}) {
+    if (!output.empty()) uses.push_back({ReadsTensor(output).what, true});
+  }
+  return uses;
 }
 
 std::vector<Use> UsesOf(const v1::RunExpertsOperation& run) {
@@ -55,7 +60,9 @@ std::vector<Use> UsesOf(const v1::ProgramOperation& operation) {
     // It sums in the shard, wherever its rows come from.
     case Kind::kCombine:
       return {ReadsPlan(operation.combine().plan()), ChangesRows(),
-              ChangesSlot("expert-output", operation.combine().slot())};
+              ChangesSlot("expert-output", operation.combine().slot()),
+              ReadsTensor(operation.combine().rows()),
+              ReadsTensor(operation.combine().row_weights())};
     case Kind::kReduceGradients:
       return {ReadsPlan(operation.reduce_gradients().plan()), {"the gradients", true}};
     case Kind::kPublish: {
