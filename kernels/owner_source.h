@@ -13,14 +13,15 @@
 // An owner may write its source shard again when every rank has passed a Materialise of the view,
 // or that Barrier: it has then passed it itself.
 //
-// One view lives at a time: it dies with the next PrepareSource. One that ends early leaves it
-// alive, but not on a rank that had it store rows or weights. Nothing that happens in the shards
-// touches a view, a prepared publication neither.
+// One view lives at a time: it dies with the next PrepareSource, and with its data path. One that
+// ends early leaves it alive, but not on a rank that had it store rows or weights. Nothing that
+// happens in the shards touches a view, a prepared publication neither.
 #ifndef PERIGEE_KERNELS_OWNER_SOURCE_H_
 #define PERIGEE_KERNELS_OWNER_SOURCE_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,7 @@
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/operation.h"
+#include "kernels/living_source.h"
 #include "kernels/mapping_access.h"
 
 namespace perigee {
@@ -62,22 +64,27 @@ class SourceHandle {
  public:
   virtual ~SourceHandle() = default;
   virtual ObjectTag tag() const = 0;
+  virtual RankId rank() const = 0;  // that made it
   virtual int32_t token_count() const = 0;
   // Complete when PrepareSource has ended, whether rows are materialised or not. Outlives the view.
   virtual const PlanPtr& plan() const = 0;
-  // For a consumer that accesses source shards in the ways of `needed`. INVALID_ARGUMENT, naming
-  // the rank, what its mapping allows and what is needed, where it allows less. Whether the view
-  // lives is not looked at: what a dead one's addresses hold is another's.
-  absl::StatusOr<const SourceView*> Take(AccessSet needed) const {
-    const absl::Status status = CheckAccess("the source shard", view().access, needed);
-    if (!status.ok()) return status;
-    return &view();
-  }
+  // Where the data path queues, one whose PrepareSource is queued is taken to live.
+  bool lives() const { return living().sequence() == tag().sequence; }
+  // INVALID_ARGUMENT, naming the view and the one that lives: it is dead.
+  absl::Status CheckLives() const;
+  // For a consumer that accesses source shards in the ways of `needed`. INVALID_ARGUMENT: as
+  // CheckLives, or naming the rank, what its mapping allows and what is needed, where it allows
+  // less. What is handed out is good as long as the view lives.
+  absl::StatusOr<const SourceView*> Take(AccessSet needed) const;
 
  protected:
+  virtual const LivingSource& living() const = 0;
   virtual const SourceView& view() const = 0;
 };
 using SourcePtr = std::shared_ptr<const SourceHandle>;
+
+// "{rank 0, buffer 3, generation 7, sequence 5}".
+std::string DescribeSource(RankId rank, const ObjectTag& tag);
 
 // A side of a DataPath: threads, order, sequences and errors are those of its operations.
 class OwnerSource {

@@ -59,6 +59,7 @@ class CudaDataPath final : public DataPath,
     // Nothing that kernels use may go before they have ended; their waits end by themselves.
     if (!rank_.queued.empty()) Abort(-1, "the data path is being destroyed");
     LogCudaError(WaitForStream(rank_));
+    rank_.source.Set(Sequence());
   }
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,

@@ -209,7 +209,7 @@ EntryArguments NoteEntry(CudaRank& rank, const OperationDescriptor& descriptor, 
                          QueuedOperation queued) {
   rank.progress->ReachEntry();
   queued.live_before = rank.shard_live();
-  queued.source_before = rank.source;
+  queued.source_before = rank.source.sequence();
   rank.queued.push_back(std::move(queued));
   return EntryOf(rank, descriptor, flags);
 }

@@ -21,7 +21,7 @@ absl::StatusOr<const CudaTarget*> CudaTargetOf(const TargetPtr& target) {
 OperationMark NoteLocal(CudaRank& rank, Operation operation) {
   const OperationMark mark = MarkOf(rank, operation);
   rank.queued.push_back(
-      {.mark = mark, .live_before = rank.shard_live(), .source_before = rank.source});
+      {.mark = mark, .live_before = rank.shard_live(), .source_before = rank.source.sequence()});
   return mark;
 }
 

@@ -149,7 +149,7 @@ absl::Status QueueJoin(CudaRank& rank) {
   mark.sequence = beside.sequence.value;
   rank.queued.push_back({.mark = mark,
                          .live_before = rank.shard_live(),
-                         .source_before = rank.source,
+                         .source_before = rank.source.sequence(),
                          .weights = beside.weights});
   return QueueStaleSlot(rank, *beside.plan);
 }
@@ -181,7 +181,7 @@ absl::Status QueueRunExperts(CudaRank& rank, const PlanPtr& handle, const Expert
   rank.queued.push_back({.mark = mark,
                          .spoils_shard = in_shard,
                          .live_before = rank.shard_live(),
-                         .source_before = rank.source,
+                         .source_before = rank.source.sequence(),
                          .weights = {weights.layer, weights.version}});
   const int error = LaunchRunExperts(rank.target(), rank.view, mark, arguments);
   if (status = LaunchStatus(rank, error, "run experts"); !status.ok()) return status;

@@ -18,7 +18,7 @@ absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
   rank.queued.push_back({.mark = MarkOf(rank, Operation::kProbeCopy),
                          .spoils_shard = true,
                          .live_before = rank.live,
-                         .source_before = rank.source});
+                         .source_before = rank.source.sequence()});
   const int error = LaunchProbeCopy(local ? rank.local_target() : rank.target(), rank.view,
                                     to.rows + half * rank.hidden, rank.own().rows, half);
   if (status = LaunchStatus(rank, error, "copy probe"); !status.ok()) return status;

@@ -11,19 +11,24 @@ namespace {
 class CudaSource final : public SourceHandle {
  public:
   CudaSource(const CudaRank& rank, std::shared_ptr<CudaPlan> plan)
-      : cuda_plan_(std::move(plan)), plan_(cuda_plan_), view_(MakeSourceView(rank)) {
+      : living_(rank.source),
+        cuda_plan_(std::move(plan)),
+        plan_(cuda_plan_),
+        view_(MakeSourceView(rank)) {
     view_.origins = rank.source_lists.origins;
   }
 
   ObjectTag tag() const override { return cuda_plan_->tag(); }
+  RankId rank() const override { return cuda_plan_->rank(); }
   int32_t token_count() const override { return cuda_plan_->facts().token_count; }
   const PlanPtr& plan() const override { return plan_; }
   const PlanView& plan_view() const { return cuda_plan_->view(); }
-  SourceFacts facts() const { return {tag(), cuda_plan_->rank()}; }
 
  private:
+  const LivingSource& living() const override { return living_; }
   const SourceView& view() const override { return view_; }
 
+  const LivingSource living_;
   const std::shared_ptr<CudaPlan> cuda_plan_;
   const PlanPtr plan_;
   SourceView view_;
@@ -55,7 +60,7 @@ absl::StatusOr<SourcePtr> QueuePrepareSource(CudaRank& rank, Sequence sequence,
   auto plan = CudaPlan::Create(rank.plans, rank, sequence, input.token_count);
   if (!plan.ok()) return plan.status();
   // The view that lives is not of what lies there then, whatever becomes of the operation.
-  if (StoresSource(rank, input)) rank.source = Sequence();
+  if (StoresSource(rank, input)) rank.source.Set(Sequence());
   const OperationMark mark = MarkOf(rank, Operation::kPrepareSource);
   const EntryArguments entry =
       NoteEntry(rank, rank.Descriptor(Operation::kPrepareSource), 0, {.mark = mark, .plan = *plan});
@@ -67,7 +72,7 @@ absl::StatusOr<SourcePtr> QueuePrepareSource(CudaRank& rank, Sequence sequence,
   }
   NoteExit(rank);
   if (status = LaunchStatus(rank, error, "prepare source"); !status.ok()) return status;
-  rank.source = sequence;
+  rank.source.Set(sequence);
   return std::make_shared<const CudaSource>(rank, *std::move(plan));
 }
 
@@ -77,7 +82,7 @@ absl::StatusOr<PlanPtr> QueueMaterialise(CudaRank& rank, Sequence sequence, cons
   if (!status.ok()) return status;
   const auto source = CudaSourceOf(handle);
   if (!source.ok()) return source.status();
-  if (status = CheckMaterialise(rank, (*source)->facts(), output); !status.ok()) return status;
+  if (status = CheckMaterialise(rank, **source, output); !status.ok()) return status;
   if (status = CheckAligned("output rows", output.rows); !status.ok()) return status;
 
   OperationDescriptor descriptor = rank.Descriptor(Operation::kMaterialise);
@@ -89,7 +94,7 @@ absl::StatusOr<PlanPtr> QueueMaterialise(CudaRank& rank, Sequence sequence, cons
   NoteExit(rank);
   if (error == 0) error = LaunchOutput(rank, mark, plan, output);
   if (status = LaunchStatus(rank, error, "materialise"); !status.ok()) return status;
-  rank.live = LiveAfterMaterialise((*source)->facts());
+  rank.live = LiveAfterMaterialise(**source);
   return (*source)->plan();
 }
 

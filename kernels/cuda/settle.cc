@@ -64,6 +64,11 @@ absl::Status StatusOf(const CudaRank& rank, const Report& report, const QueuedOp
                      absl::StrCat("duplicate map is malformed at row ", report.row, ": primary ",
                                   report.primary, ", ordinal ", report.ordinal));
     case ReportKind::kDestinations:
+      if (report.rank < 0) {
+        return Damaged(progress, absl::StrCat("the ranks' destinations give rank ", rank.rank.value,
+                                              " ", report.seen, " rows, its plan has ",
+                                              report.expected, ": a source shard is damaged"));
+      }
       return Damaged(progress, absl::StrCat("rank ", report.rank,
                                             " published destinations that cannot be, at row ",
                                             report.row, ": its source shard is damaged"));
@@ -97,7 +102,7 @@ bool Breaks(ReportKind kind) {
 
 void NothingLives(CudaRank& rank) {
   rank.live = LiveRows();
-  rank.source = Sequence();
+  rank.source.Set(Sequence());
 }
 
 // Neither the failed operation nor those queued behind it have made their plans.
@@ -134,7 +139,7 @@ absl::Status Explain(CudaRank& rank, const Report& report) {
                         static_cast<Phase>(report.phase));
   absl::Status status = StatusOf(rank, report, queued);
   rank.live = LiveAfterFailure(static_cast<ReportKind>(report.kind), queued);
-  rank.source = Breaks(static_cast<ReportKind>(report.kind)) ? Sequence() : queued.source_before;
+  rank.source.Set(Breaks(static_cast<ReportKind>(report.kind)) ? Sequence() : queued.source_before);
   VoidPlansFrom(rank, place);
   // At its entry a reduction has summed nothing.
   const bool summed =

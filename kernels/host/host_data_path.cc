@@ -83,6 +83,7 @@ class HostDataPath final : public DataPath,
       : rank_(std::move(rank)),
         ring_side_(rank_, std::move(expert_memory)),
         rings_(rings, *this, rank_, ring_side_) {}
+  ~HostDataPath() override { rank_.source.Set(Sequence()); }
 
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput& input,
                                    const DispatchOutput& output) override {

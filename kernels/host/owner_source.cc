@@ -22,7 +22,9 @@ class HostSource final : public SourceHandle {
  public:
   HostSource(const HostRank& rank, Sequence sequence, int32_t token_count, SourceRows rows,
              std::shared_ptr<const HostPlan> plan)
-      : facts_{rank.TagOf(sequence), rank.rank},
+      : tag_(rank.TagOf(sequence)),
+        rank_(rank.rank),
+        living_(rank.source),
         token_count_(token_count),
         rows_(std::move(rows)),
         host_plan_(std::move(plan)),
@@ -31,17 +33,20 @@ class HostSource final : public SourceHandle {
     view_.origins = rows_.origins.data();
   }
 
-  ObjectTag tag() const override { return facts_.tag; }
+  ObjectTag tag() const override { return tag_; }
+  RankId rank() const override { return rank_; }
   int32_t token_count() const override { return token_count_; }
   const PlanPtr& plan() const override { return plan_; }
-  const SourceFacts& facts() const { return facts_; }
   const SourceRows& rows() const { return rows_; }
   const HostPlan& host_plan() const { return *host_plan_; }
 
  private:
+  const LivingSource& living() const override { return living_; }
   const SourceView& view() const override { return view_; }
 
-  const SourceFacts facts_;
+  const ObjectTag tag_;
+  const RankId rank_;
+  const LivingSource living_;
   const int32_t token_count_;
   const SourceRows rows_;
   const std::shared_ptr<const HostPlan> host_plan_;
@@ -90,7 +95,7 @@ void PullWeights(const HostRank& rank, const SourceRows& rows) {
 void StoreSource(HostRank& rank, const SourceInput& input) {
   if (!StoresSource(rank, input)) return;
   const SourceShardView& own = rank.sources[rank.rank.value];
-  rank.source = Sequence();
+  rank.source.Set(Sequence());
   if (input.hidden != nullptr && input.hidden != own.hidden) {
     CopyRows(rank, own.hidden, input.hidden, input.token_count);
   }
@@ -113,7 +118,7 @@ absl::StatusOr<SourcePtr> HostPrepareSource(HostRank& rank, Sequence sequence,
   absl::StatusOr<Planned> planned = PlanTogether(rank, sequence, Operation::kPrepareSource,
                                                  input.topk_experts, input.token_count);
   if (!planned.ok()) return planned.status();
-  rank.source = Sequence();
+  rank.source.Set(Sequence());
   std::copy(planned->dst.begin(), planned->dst.end(), rank.sources[rank.rank.value].dst);
   // Orders: every rank's destinations before the reads below.
   if (status = rank.collective->Exit(); !status.ok()) return status;
@@ -126,7 +131,7 @@ absl::StatusOr<SourcePtr> HostPrepareSource(HostRank& rank, Sequence sequence,
   auto plan = std::make_shared<const HostPlan>(rank.TagOf(sequence), rank.rank, input.token_count,
                                                planned->placement, std::move(planned->dst),
                                                DuplicatesOf(*rows));
-  rank.source = sequence;
+  rank.source.Set(sequence);
   return std::make_shared<const HostSource>(rank, sequence, input.token_count, *std::move(rows),
                                             std::move(plan));
 }
@@ -137,7 +142,7 @@ absl::StatusOr<PlanPtr> HostMaterialise(HostRank& rank, Sequence sequence, const
   if (!status.ok()) return status;
   const absl::StatusOr<const HostSource*> source = HostSourceOf(handle);
   if (!source.ok()) return source.status();
-  if (status = CheckMaterialise(rank, (*source)->facts(), output); !status.ok()) return status;
+  if (status = CheckMaterialise(rank, **source, output); !status.ok()) return status;
 
   OperationDescriptor descriptor = rank.Descriptor(Operation::kMaterialise);
   descriptor.plan_sequence = (*source)->tag().sequence.value;
@@ -150,7 +155,7 @@ absl::StatusOr<PlanPtr> HostMaterialise(HostRank& rank, Sequence sequence, const
   // Orders: every rank's reads of source shards before what their owners do next.
   if (status = rank.collective->Exit(); !status.ok()) return status;
 
-  rank.live = LiveAfterMaterialise((*source)->facts());
+  rank.live = LiveAfterMaterialise(**source);
   CopyOut(rank, (*source)->host_plan().used_rows(), output);
   return (*source)->plan();
 }

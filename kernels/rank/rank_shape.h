@@ -15,6 +15,7 @@
 #include "kernels/layout/operation.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/source_layout.h"
+#include "kernels/living_source.h"
 
 namespace perigee {
 
@@ -39,7 +40,7 @@ struct RankShape {
   std::vector<ShardView> shards;  // [R] as mapped here
   LiveRows live;
   std::vector<SourceShardView> sources;  // [R] as mapped here, or none
-  Sequence source;                       // of the source view that lives; 0: none
+  LivingSource source;                   // that its views look at
   // Of each dispatch-output slot: the ranks' shards with its rows in the place of theirs, and what
   // these are. While operations work on a slot (UseSlot) the shard's own are kept in its place.
   std::vector<std::vector<ShardView>> slot_shards;

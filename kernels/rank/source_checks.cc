@@ -11,11 +11,6 @@
 namespace perigee {
 namespace {
 
-std::string Describe(RankId rank, const ObjectTag& tag) {
-  return absl::StrCat("{rank ", rank.value, ", buffer ", tag.buffer.value, ", generation ",
-                      tag.generation.value, ", sequence ", tag.sequence.value, "}");
-}
-
 // `what` is the place in the source shard itself, or does not meet it.
 absl::Status CheckSourceOf(const RankShape& shape, const char* what, const void* data, size_t bytes,
                            const void* place) {
@@ -51,24 +46,21 @@ bool StoresSource(const RankShape& shape, const SourceInput& input) {
          (input.route_weights != nullptr && input.route_weights != own.route_weights);
 }
 
-absl::Status CheckMaterialise(const RankShape& shape, const SourceFacts& source,
+absl::Status CheckMaterialise(const RankShape& shape, const SourceHandle& source,
                               const DispatchOutput& output) {
-  const ObjectTag here = shape.TagOf(shape.source);
-  const std::string living =
-      shape.source.value == 0
-          ? absl::StrCat("none lives of rank ", shape.rank.value, ", buffer ", here.buffer.value,
-                         ", generation ", here.generation.value)
-          : absl::StrCat(Describe(shape.rank, here), " lives");
-  if (source.rank != shape.rank || source.tag.buffer != here.buffer ||
-      source.tag.generation != here.generation) {
+  const ObjectTag here = shape.TagOf(shape.source.sequence());
+  const ObjectTag tag = source.tag();
+  if (source.rank() != shape.rank || tag.buffer != here.buffer ||
+      tag.generation != here.generation) {
+    const std::string living =
+        here.sequence == Sequence()
+            ? absl::StrCat("none lives of rank ", shape.rank.value, ", buffer ", here.buffer.value,
+                           ", generation ", here.generation.value)
+            : absl::StrCat(DescribeSource(shape.rank, here), " lives");
     return absl::InvalidArgumentError(absl::StrCat(
-        "source view ", Describe(source.rank, source.tag), " is of another data path, ", living));
+        "source view ", DescribeSource(source.rank(), tag), " is of another data path, ", living));
   }
-  if (source.tag != here) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("source view ", Describe(source.rank, source.tag), " is dead, ", living,
-                     ": a view dies with the next one that is prepared"));
-  }
+  if (absl::Status status = source.CheckLives(); !status.ok()) return status;
   if (absl::Status status = CheckShardFree(shape); !status.ok()) return status;
   return CheckDispatchOutput(shape, output);
 }
@@ -85,8 +77,8 @@ SourceView MakeSourceView(const RankShape& shape) {
   return view;
 }
 
-LiveRows LiveAfterMaterialise(const SourceFacts& source) {
-  return LiveRows{source.tag.sequence, source.tag.sequence};
+LiveRows LiveAfterMaterialise(const SourceHandle& source) {
+  return LiveRows{source.tag().sequence, source.tag().sequence};
 }
 
 }  // namespace perigee

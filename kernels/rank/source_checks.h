@@ -14,14 +14,8 @@
 
 namespace perigee {
 
-// Which view it is.
-struct SourceFacts {
-  ObjectTag tag;
-  RankId rank;  // that made it
-};
-
 absl::Status CheckPrepareSource(const RankShape& shape, const SourceInput& input);
-absl::Status CheckMaterialise(const RankShape& shape, const SourceFacts& source,
+absl::Status CheckMaterialise(const RankShape& shape, const SourceHandle& source,
                               const DispatchOutput& output);
 
 // Whether the input brings something that does not lie in the source shard already.
@@ -30,7 +24,7 @@ bool StoresSource(const RankShape& shape, const SourceInput& input);
 // What a view hands out, but for the origins.
 SourceView MakeSourceView(const RankShape& shape);
 // What the shard holds after the view was materialised.
-LiveRows LiveAfterMaterialise(const SourceFacts& source);
+LiveRows LiveAfterMaterialise(const SourceHandle& source);
 
 }  // namespace perigee
 

@@ -139,6 +139,69 @@ TEST_P(SourceLifetimesTest, WhatARankStoresEndsItsView) {
   ExpectNextWorks();
 }
 
+// What is not known to be good is not handed out, nor what a later view has gone over.
+TEST_P(SourceLifetimesTest, AddressesOfADeadViewAreNotToBeHad) {
+  const std::vector<SourcePtr> first = Prepare();
+  EXPECT_TRUE(first[0]->Take({Access::kLoad}).ok());
+  const std::vector<SourcePtr> second = Prepare();
+  ExpectRefused(
+      first[0]->Take({Access::kLoad}).status(),
+      absl::StrCat("source view ", Named(first[0]), " is dead, ", Named(second[0]), " lives"));
+  EXPECT_TRUE(second[0]->Take({Access::kLoad}).ok());
+  group_ = nullptr;
+  const absl::Status status = second[0]->Take({Access::kLoad}).status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("source view ", Named(second[0]), " is dead, none lives")));
+}
+
+// Where operations queue, it is known when they are settled that it was not run.
+TEST_P(SourceLifetimesTest, OneBehindAnOperationThatFailsHasStoredNothing) {
+  RankGroupOptions options;
+  options.geometry = kGeometry;
+  options.hidden = group_->hidden();
+  options.own_mappings = GetParam().own_mappings;
+  options.sources = true;
+  group_ = std::make_unique<RankGroup>(queueing_backends(), options);
+  std::vector<SourcePtr> sources(kRanks);
+  const Sequence prepare = group_->NextSequence();
+  const Sequence dispatch = group_->NextSequence();
+  const Sequence again = group_->NextSequence();
+  const Sequence materialise = group_->NextSequence();
+  ExpectOk(group_->OnAll([&](int32_t rank) {
+    auto source = PrepareOn(rank, prepare);
+    if (source.ok()) sources[rank] = *std::move(source);
+    return source.ok() ? group_->path(rank).Synchronize() : source.status();
+  }));
+  inputs_[1].topk_experts[4] = kGeometry.experts;
+  std::vector<SourcePtr> others(kRanks);
+  const std::vector<absl::Status> statuses = group_->OnAll([&](int32_t rank) -> absl::Status {
+    DataPath& path = group_->path(rank);
+    const RankInput& input = inputs_[rank];
+    const DispatchInput in = {kept_.Add(backend(rank), input.hidden),
+                              kept_.Add(backend(rank), input.topk_experts), nullptr,
+                              input.token_count};
+    const auto plan = path.Dispatch(dispatch, in, {});
+    if (!plan.ok()) return plan.status();
+    auto source = PrepareOn(rank, again);
+    if (!source.ok()) return source.status();
+    others[rank] = *std::move(source);
+    return path.Synchronize();
+  });
+  ExpectAll(statuses, absl::StatusCode::kInvalidArgument, AbortReason::kBadRoute,
+            "rank 1 token 1 k 1");
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(sources[rank]->lives());
+    if (others[rank] != nullptr) {
+      EXPECT_FALSE(others[rank]->lives());
+    }
+  }
+  ExpectOk(group_->OnAll([&](int32_t rank) {
+    const Sequence next = group_->path(rank).queues() ? materialise : again;
+    const absl::Status status = owner(rank).Materialise(next, sources[rank], {}).status();
+    return status.ok() ? group_->path(rank).Synchronize() : status;
+  }));
+}
+
 // It moves no row: what lies in the shard, and what is being published there, goes on.
 TEST_P(SourceLifetimesTest, PreparingLeavesTheShardAlone) {
   const std::vector<DispatchResult> made = Dispatch();

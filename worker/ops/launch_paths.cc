@@ -113,11 +113,12 @@ Failure OperationLauncher::PrepareSource(const v1::PrepareSourceOperation& opera
     absl::Status status = site_.objects.CheckPlanRoom(operation.plan());
     if (!status.ok()) return Refused(status);
   }
+  KeptSource before = site_.objects.source();
   RankOperations::Prepared prepared = operations_.PrepareSource(
       sequence, operation.source(),
       {Elements<int32_t>(*routes), tokens, Elements<BFloat16>(hidden), Elements<float>(weights)});
   if (!prepared.source) return std::move(prepared.failure);
-  made_source_ = true;
+  if (site_.data_path.queues()) unsettled_.sources.push_back(std::move(before));
   if (!operation.plan().empty()) {
     KeepPlanAlone(operation.plan(), prepared.source->plan(), tokens);
   }

@@ -1,5 +1,6 @@
 #include "worker/ops/objects.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,18 +143,27 @@ void BufferObjects::DropTarget() {
 }
 
 absl::StatusOr<SourcePtr> BufferObjects::FindSource(const std::string& name) const {
-  if (source_ != nullptr && name == source_name_) return source_;
-  const std::string other = source_ == nullptr
-                                ? std::string("none lives")
-                                : absl::StrCat("'", source_name_, "' ", Describe(source_->tag()),
-                                               " is the one that lives");
+  const bool lives = source_.source != nullptr && source_.source->lives();
+  if (lives && name == source_.name) return source_.source;
+  const std::string other =
+      lives ? absl::StrCat("'", source_.name, "' ", Describe(source_.source->tag()),
+                           " is the one that lives")
+            : std::string("none lives");
   return StaleObject(
       absl::StrCat("there is no source view '", name, "', ", other, "; ", DescribeLiving()));
 }
 
 void BufferObjects::KeepSource(const std::string& name, SourcePtr source) {
-  source_name_ = name;
-  source_ = std::move(source);
+  source_ = {name, std::move(source)};
+}
+
+void BufferObjects::KeepLivingSource(absl::Span<const KeptSource> replaced) {
+  const auto lives = [](const KeptSource& kept) {
+    return kept.source != nullptr && kept.source->lives();
+  };
+  if (lives(source_)) return;
+  const auto newest = std::find_if(replaced.rbegin(), replaced.rend(), lives);
+  source_ = newest == replaced.rend() ? KeptSource() : *newest;
 }
 
 void BufferObjects::RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights) {
@@ -184,6 +194,17 @@ void BufferObjects::NotePlanMade(const std::string& name, Sequence sequence) {
   plans_made_[name] = sequence;
 }
 
+void BufferObjects::NoteSourceMade(const std::string& name, Sequence sequence) {
+  source_noted_ = name;
+  source_noted_at_ = sequence;
+}
+
+void BufferObjects::NoteMaterialised(const std::string& source, const std::string& plan,
+                                     Sequence sequence) {
+  const bool noted = source_noted_at_ != Sequence() && source == source_noted_;
+  NotePlanMade(plan, noted ? source_noted_at_ : sequence);
+}
+
 BufferObjects::SlotUse BufferObjects::UseOf(const std::string& plan, int32_t layer,
                                             uint64_t version) const {
   const auto made = plans_made_.find(plan);
@@ -210,6 +231,7 @@ void BufferObjects::Clear() {
   target_.reset();
   token_.clear();
   DropSource();
+  NoteSourceMade("", Sequence());
   plans_made_.clear();
   ForgetSlots();
 }

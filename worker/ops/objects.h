@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/common/ids.h"
 #include "kernels/direct_publication.h"
@@ -41,6 +42,12 @@ struct ShardRows {
   ObjectTag plan;            // of the plan they lie by
   bool has_weights = false;  // route weights came along
   Sequence ended;            // of the operation that consumed or spoilt them
+};
+
+// A source view and the name it goes by.
+struct KeptSource {
+  std::string name;
+  SourcePtr source;  // null: none
 };
 
 class BufferObjects {
@@ -81,7 +88,11 @@ class BufferObjects {
   // prepare_source has ended well: the view takes the place of the last one.
   void KeepSource(const std::string& name, SourcePtr source);
   // The view that lives, if one does, is over.
-  void DropSource() { source_.reset(); }
+  void DropSource() { source_ = KeptSource(); }
+  const KeptSource& source() const { return source_; }
+  // An operation has ended early: what is kept is the newest view that lives, of the one that was
+  // kept last and those that it has replaced since, oldest first.
+  void KeepLivingSource(absl::Span<const KeptSource> replaced);
 
   // A dispatch, publication or materialisation has ended well; `plan` is what its rows lie by.
   void RowsDispatched(Sequence sequence, const ObjectTag& plan, bool has_weights);
@@ -98,6 +109,9 @@ class BufferObjects {
   // What the slots were last to be filled for. From the operations of programs alone, done or not,
   // so that every rank comes to the same.
   void NotePlanMade(const std::string& name, Sequence sequence);
+  void NoteSourceMade(const std::string& name, Sequence sequence);
+  // The plan is the view's.
+  void NoteMaterialised(const std::string& source, const std::string& plan, Sequence sequence);
   void NoteSlotsFilled(const std::string& plan, int32_t layer, uint64_t version);
   bool SlotsFilledFor(const std::string& plan, int32_t layer, uint64_t version) const;
   // An operation that all ranks have left, or one of no program, may have left anything in them.
@@ -133,8 +147,10 @@ class BufferObjects {
   std::string target_name_;
   TargetPtr target_;
   std::string token_;  // that its publication holds
-  std::string source_name_;
-  SourcePtr source_;  // null: none lives
+  KeptSource source_;
+  // The last that a program was to make.
+  std::string source_noted_;
+  Sequence source_noted_at_;
   std::map<std::string, Sequence> plans_made_;
   absl::optional<SlotUse> slots_filled_;
   Sequence last_sequence_;

@@ -105,7 +105,7 @@ Failure OperationLauncher::Decline(const v1::ProgramOperation& operation, Sequen
 void OperationLauncher::GiveUp() {
   operations_.DropTarget();
   operations_.DropSlots();
-  if (made_source_) site_.objects.DropSource();
+  if (site_.objects.source().source != source_before_) site_.objects.DropSource();
 }
 
 Failure OperationLauncher::Settle() {
@@ -115,6 +115,7 @@ Failure OperationLauncher::Settle() {
   if (failure.status.ok()) return failure;
   if (launched.rows) site_.objects.RowsUndefined(site_.objects.last_sequence());
   for (const std::string& plan : launched.plans) site_.objects.ForgetPlan(plan);
+  site_.objects.KeepLivingSource(launched.sources);
   const std::string why = absl::StrCat("an operation up to sequence ",
                                        site_.objects.last_sequence().value, " ended early");
   SpoilOutputs(launched.outputs, why);

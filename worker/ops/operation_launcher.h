@@ -21,7 +21,8 @@ namespace perigee {
 
 class OperationLauncher {
  public:
-  explicit OperationLauncher(const ProgramSite& site) : site_(site), operations_(site) {}
+  explicit OperationLauncher(const ProgramSite& site)
+      : site_(site), operations_(site), source_before_(site.objects.source().source) {}
 
   // Memory for every output of a checked program. Until an output is written, its name has nothing.
   absl::Status TakeOutputs(const v1::Program& program, uint64_t program_id);
@@ -107,12 +108,13 @@ class OperationLauncher {
     bool rows = false;
     std::vector<std::string> plans;
     std::vector<std::string> outputs;
+    std::vector<KeptSource> sources;  // that were kept before each that was prepared
   };
 
   const ProgramSite site_;
   RankOperations operations_;
   Unsettled unsettled_;
-  bool made_source_ = false;
+  const SourcePtr source_before_;  // that lived when the program began
   std::map<std::string, std::shared_ptr<StoredTensor>> outputs_;
   // By the names that the program gives them.
   std::map<std::string, RingSlot> dispatch_output_slots_, expert_output_slots_;

@@ -131,11 +131,14 @@ void ProgramRunner::Note(const v1::ProgramOperation& operation, Sequence sequenc
     site_.objects.NotePlanMade(operation.dispatch().plan(), sequence);
   }
   if (operation.has_publish()) site_.objects.NotePlanMade(operation.publish().plan(), sequence);
-  if (operation.has_prepare_source() && !operation.prepare_source().plan().empty()) {
-    site_.objects.NotePlanMade(operation.prepare_source().plan(), sequence);
+  if (operation.has_prepare_source()) {
+    const v1::PrepareSourceOperation& prepare = operation.prepare_source();
+    site_.objects.NoteSourceMade(prepare.source(), sequence);
+    if (!prepare.plan().empty()) site_.objects.NotePlanMade(prepare.plan(), sequence);
   }
   if (operation.has_materialise()) {
-    site_.objects.NotePlanMade(operation.materialise().plan(), sequence);
+    const v1::MaterialiseOperation& materialise = operation.materialise();
+    site_.objects.NoteMaterialised(materialise.source(), materialise.plan(), sequence);
   }
   if (!operation.has_prefetch_weights()) return;
   const v1::PrefetchWeightsOperation& prefetch = operation.prefetch_weights();

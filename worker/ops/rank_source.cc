@@ -23,12 +23,9 @@ RankOperations::Prepared RankOperations::PrepareSource(Sequence sequence, const 
   if (!source.ok()) return {Refused(source.status()), nullptr};
   absl::StatusOr<SourcePtr> made = (*source)->PrepareSource(sequence, input);
   if (!made.ok()) {
-    Failure failure = Left(made.status());
-    // What it was to store may be there: it is another view's no more.
-    if (failure.record && (input.hidden != nullptr || input.route_weights != nullptr)) {
-      site_.objects.DropSource();
-    }
-    return {std::move(failure), nullptr};
+    // The last view is over where other rows may lie in its place.
+    site_.objects.KeepLivingSource({});
+    return {Left(made.status()), nullptr};
   }
   site_.objects.KeepSource(name, *made);
   return {Failure(), *std::move(made)};

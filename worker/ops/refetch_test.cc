@@ -31,9 +31,20 @@ std::string Experts(const char* plan, int layer, int version = 3) {
   return Slots("run_experts", plan, layer, version);
 }
 
+std::string Prepare(const char* plan) {
+  return absl::StrCat("operations { prepare_source { topk_experts: \"t\" source: \"s\" plan: \"",
+                      plan, "\" } } ");
+}
+std::string Materialise(const char* plan) {
+  return absl::StrCat("operations { materialise { source: \"s\" plan: \"", plan, "\" } } ");
+}
+
 class RefetchTest : public ProgramRunnerTest {
  protected:
-  RefetchTest() { shape_.refetch = true; }
+  RefetchTest() {
+    shape_.refetch = true;
+    shape_.source_storage = true;
+  }
   // The calls of the data path that the program makes, without their sequences.
   std::string Calls(const std::string& program) {
     const size_t before = path_->calls().size();
@@ -67,6 +78,15 @@ TEST_F(RefetchTest, SlotsAreFilledAgainWhereTheyWereFilledForSomethingElse) {
        made + Dispatch("q") + Prefetch("q", 1) + Again("p") + Prefetch("p", 1) + Experts("p", 1),
        false},
       {"the plan was made anew", made + Dispatch("p") + Experts("p", 1), true},
+      {"the same view's rows under another name",
+       Prepare("q") + Prefetch("q", 1) + Materialise("p") + Experts("p", 1), false},
+      {"a view is materialised again",
+       Prepare("q") + Materialise("p") + Prefetch("p", 1) + Materialise("p") + Experts("p", 1),
+       false},
+      {"another view's rows under that name",
+       Prepare("q") + Materialise("p") + Prefetch("p", 1) + Prepare("q") + Materialise("p") +
+           Experts("p", 1),
+       true},
       {"fetched once for both",
        made + Prefetch("p", 0) + Experts("p", 1) + Again("p") + Experts("p", 1), false},
   };

@@ -26,6 +26,29 @@ class SourceProgramTest : public ProgramRunnerTest {
   SourceProgramTest() { shape_.source_storage = true; }
 };
 
+// Whether the data path queues: when a program has ended it is all the same.
+class SourceEndsTest : public SourceProgramTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  SourceEndsTest() {
+    if (GetParam()) path_->set_queues();
+  }
+  // The reason of its failure, or "".
+  std::string Run(const std::string& text) {
+    const uint64_t first = objects_.last_sequence().value + 1;
+    return SourceProgramTest::Run(text, first).status.reason();
+  }
+  std::string RunFailing(const std::string& name, const std::string& text) {
+    const uint64_t first = objects_.last_sequence().value + 1;
+    const Operation operation = name == "barrier"       ? Operation::kBarrier
+                                : name == "materialise" ? Operation::kMaterialise
+                                                        : Operation::kPrepareSource;
+    Fail(name, Leave(AbortReason::kCancelled, operation, first));
+    std::string reason = Run(text);
+    path_->set_behaviour(nullptr);
+    return reason;
+  }
+};
+
 TEST_F(SourceProgramTest, AWholeLayer) {
   const ProgramOutcome outcome =
       Run(absl::StrCat(kPrepare, kMaterialise, kPrefetch, kExperts, kCombine));
@@ -65,26 +88,35 @@ TEST_F(SourceProgramTest, AViewThatDoesNotLiveIsNamedWithTheOneThatDoes) {
               HasSubstr("'r' {buffer 3, generation 7, sequence 3} is the one that lives; "));
 }
 
-TEST_F(SourceProgramTest, OneThatEndsEarlyEndsTheLastViewWhereItStored) {
-  EXPECT_EQ(Run(kPrepare).status.code(), 0);
-  Fail("prepare_source", Leave(AbortReason::kCancelled, Operation::kPrepareSource, 2));
-  EXPECT_EQ(Run(kPrepareInPlace, 2).status.reason(), "CANCELLED");
-  path_->set_behaviour(nullptr);
-  EXPECT_EQ(Run(kMaterialise, 3).status.code(), 0) << "nothing was stored";
-  Fail("prepare_source", Leave(AbortReason::kCancelled, Operation::kPrepareSource, 4));
-  EXPECT_EQ(Run(kPrepare, 4).status.reason(), "CANCELLED");
-  path_->set_behaviour(nullptr);
-  EXPECT_EQ(Run(kMaterialise, 5).status.reason(), "STALE_OBJECT");
+TEST_P(SourceEndsTest, OneThatEndsEarlyEndsTheLastViewWhereItStored) {
+  EXPECT_EQ(Run(kPrepare), "");
+  EXPECT_EQ(RunFailing("prepare_source", kPrepareInPlace), "CANCELLED");
+  EXPECT_EQ(Run(kMaterialise), "") << "nothing was stored";
+  EXPECT_EQ(RunFailing("prepare_source", kPrepare), "CANCELLED");
+  EXPECT_EQ(Run(kMaterialise), "STALE_OBJECT");
 }
 
-TEST_F(SourceProgramTest, QueuedViewsAreGoneWithWhatFailedBeforeThem) {
-  path_->set_queues();
-  Fail("materialise", Leave(AbortReason::kCancelled, Operation::kMaterialise, 2));
-  EXPECT_EQ(Run(absl::StrCat(kPrepare, kMaterialise)).status.reason(), "CANCELLED");
-  path_->set_behaviour(nullptr);
-  EXPECT_EQ(Run(kMaterialise, 3).status.reason(), "STALE_OBJECT");
-  EXPECT_EQ(Run(absl::StrCat(kPrepare, kMaterialise), 4).status.code(), 0);
+// Whatever it was to store is not there.
+TEST_P(SourceEndsTest, OneBehindAnOperationThatFailsIsAsIfItWereNot) {
+  EXPECT_EQ(Run(kPrepare), "");
+  const std::string other =
+      R"(operations { prepare_source { topk_experts: "t" hidden: "x" source: "r" } })";
+  EXPECT_EQ(RunFailing("barrier", absl::StrCat(kBarrier, other, kPrepare)), "CANCELLED");
+  EXPECT_EQ(Run(kMaterialise), "");
+  EXPECT_EQ(Run(R"(operations { materialise { source: "r" plan: "p" } })"), "STALE_OBJECT");
 }
+
+TEST_P(SourceEndsTest, AProgramThatFailsTakesAlongWhatItHasMade) {
+  EXPECT_EQ(Run(kPrepare), "");
+  EXPECT_EQ(RunFailing("materialise", absl::StrCat(kPrepare, kMaterialise)), "CANCELLED");
+  EXPECT_EQ(Run(kMaterialise), "STALE_OBJECT");
+  EXPECT_EQ(Run(kPrepare), "");
+  EXPECT_EQ(RunFailing("materialise", kMaterialise), "CANCELLED");
+  EXPECT_EQ(Run(kMaterialise), "") << "a view of another program lives";
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryDataPath, SourceEndsTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "queues" : "waits"; });
 
 TEST_F(SourceProgramTest, AMaterialiseThatEndsEarlyLeavesNoRows) {
   Fail("materialise", Leave(AbortReason::kCancelled, Operation::kMaterialise, 2));

@@ -34,16 +34,24 @@ class FakeTarget final : public TargetHandle {
 
 class FakeSource final : public SourceHandle {
  public:
-  FakeSource(ObjectTag tag, int32_t token_count)
-      : tag_(tag), token_count_(token_count), plan_(MakeFakePlan(tag)) {}
+  FakeSource(ObjectTag tag, RankId rank, LivingSource living, int32_t token_count)
+      : tag_(tag),
+        rank_(rank),
+        living_(std::move(living)),
+        token_count_(token_count),
+        plan_(MakeFakePlan(tag)) {}
   ObjectTag tag() const override { return tag_; }
+  RankId rank() const override { return rank_; }
   int32_t token_count() const override { return token_count_; }
   const PlanPtr& plan() const override { return plan_; }
 
  private:
+  const LivingSource& living() const override { return living_; }
   const SourceView& view() const override { return view_; }
 
   const ObjectTag tag_;
+  const RankId rank_;
+  const LivingSource living_;
   const int32_t token_count_;
   const PlanPtr plan_;
   const SourceView view_;
@@ -60,6 +68,7 @@ FakeDataPath::FakeDataPath(const DataPathOptions& options, std::function<void()>
       row_weights_(options.geometry.logical_rows()) {}
 
 FakeDataPath::~FakeDataPath() {
+  living_source_.Set(Sequence());
   if (on_end_) on_end_();
 }
 
@@ -116,7 +125,7 @@ absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) 
   }
   Outcome outcome = behaviour_ ? behaviour_(operation, sequence) : Outcome{};
   if (queues_ && (outcome.record || !absl::IsInvalidArgument(outcome.status))) {
-    queued_.push_back(std::move(outcome));
+    queued_.push_back({std::move(outcome), living_source_.sequence()});
     return absl::OkStatus();
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -125,25 +134,28 @@ absl::Status FakeDataPath::Run(const std::string& operation, Sequence sequence) 
 }
 
 absl::Status FakeDataPath::Synchronize() {
-  const std::vector<Outcome> queued = std::exchange(queued_, {});
+  const std::vector<Queued> queued = std::exchange(queued_, {});
   const std::vector<size_t> marks = std::exchange(marks_, {});
   ++settled_;
-  const auto failed = std::find_if(queued.begin(), queued.end(),
-                                   [](const Outcome& outcome) { return !outcome.status.ok(); });
+  const auto failed = std::find_if(queued.begin(), queued.end(), [](const Queued& operation) {
+    return !operation.outcome.status.ok();
+  });
   ended_ = failed - queued.begin();
   durations_.assign(timing_ == Timing::kOperations ? ended_ : 0, kQueuedDuration);
   for (size_t i = 1; i < marks.size() && marks[i] <= ended_; ++i) {
     durations_.push_back(static_cast<int64_t>(marks[i] - marks[i - 1]) * kQueuedDuration);
   }
   if (failed == queued.end()) return absl::OkStatus();
+  living_source_.Set(failed->source_before);
   std::lock_guard<std::mutex> lock(mutex_);
-  last_error_ = failed->record;
-  return failed->status;
+  last_error_ = failed->outcome.record;
+  return failed->outcome.status;
 }
 
 Polled FakeDataPath::Poll() {
   Polled polled;
-  while (polled.ended < std::min(queued_.size(), may_end_) && queued_[polled.ended].status.ok()) {
+  while (polled.ended < std::min(queued_.size(), may_end_) &&
+         queued_[polled.ended].outcome.status.ok()) {
     ++polled.ended;
   }
   polled.failed = polled.ended < std::min(queued_.size(), may_end_);
@@ -255,9 +267,17 @@ absl::StatusOr<PlanPtr> FakeDataPath::Publish(Sequence sequence, const TargetPtr
 
 absl::StatusOr<SourcePtr> FakeDataPath::PrepareSource(Sequence sequence, const SourceInput& input) {
   last_source_ = input;
-  if (absl::Status status = Run("prepare_source", sequence); !status.ok()) return status;
+  const Sequence before = living_source_.sequence();
+  const bool stores = input.hidden != nullptr || input.route_weights != nullptr;
+  if (stores) living_source_.Set(Sequence());
+  if (absl::Status status = Run("prepare_source", sequence); !status.ok()) {
+    if (!last_error().has_value()) living_source_.Set(before);
+    return status;
+  }
+  living_source_.Set(sequence);
   return std::make_shared<const FakeSource>(
-      ObjectTag{options_.buffer, options_.generation, sequence}, input.token_count);
+      ObjectTag{options_.buffer, options_.generation, sequence}, options_.rank, living_source_,
+      input.token_count);
 }
 
 absl::StatusOr<PlanPtr> FakeDataPath::Materialise(Sequence sequence, const SourcePtr& source,

@@ -125,7 +125,12 @@ class FakeDataPath final : public DataPath,
   bool queues_ = false;
   bool has_target_ = false;
   Timing timing_ = Timing::kOperations;
-  std::vector<Outcome> queued_;
+  struct Queued {
+    Outcome outcome;
+    Sequence source_before;  // that lived
+  };
+  std::vector<Queued> queued_;
+  LivingSource living_source_;
   size_t may_end_ = SIZE_MAX;
   std::vector<size_t> marks_;  // how many operations are queued before each
   int settled_ = 0;

@@ -10,8 +10,9 @@ from tidy_rules.source_tree import Finding
 
 _KERNELS_BACKEND = ["kernels/common", "kernels/layout", "kernels/algo", "kernels/plan",
                     "kernels/rank", "kernels/backend.h", "kernels/direct_publication.h",
-                    "kernels/owner_source.h", "kernels/mapping_access.h",
-                    "kernels/row_producer.h", "kernels/buffer_rings.h", "kernels/link_traffic.h"]
+                    "kernels/owner_source.h", "kernels/living_source.h",
+                    "kernels/mapping_access.h", "kernels/row_producer.h",
+                    "kernels/buffer_rings.h", "kernels/link_traffic.h"]
 _SERVER_OUTSIDE = ["proto", "kernels/common", "kernels/layout", "kernels/plan",
                    "server/wire_time.h"]
 _WORKER_OUTSIDE = ["proto", "kernels"]
@@ -26,8 +27,8 @@ FOLDERS = {
     "kernels/device": ["kernels/common", "kernels/layout", "kernels/backend.h"],
     "kernels/rank": ["kernels/common", "kernels/layout", "kernels/plan", "kernels/backend.h",
                      "kernels/direct_publication.h", "kernels/owner_source.h",
-                     "kernels/mapping_access.h", "kernels/row_producer.h",
-                     "kernels/buffer_rings.h"],
+                     "kernels/living_source.h", "kernels/mapping_access.h",
+                     "kernels/row_producer.h", "kernels/buffer_rings.h"],
     "kernels/staged": _KERNELS_BACKEND,
     "kernels/host": _KERNELS_BACKEND,
     "kernels/cuda": _KERNELS_BACKEND + ["kernels/device", "kernels/staged"],
