@@ -14,13 +14,18 @@ namespace perigee {
 // Reads of peers' destinations that a warp has in flight: each is a trip over the link.
 inline constexpr int kOriginsAhead = 4;
 
+// Found by any warp; the first to find something is heard. rank -1: nobody is known to be at fault,
+// there are `seen` rows instead of `expected`.
 __device__ inline void ReportDestinations(const PathView& path, const OperationMark& mark,
-                                          int32_t rank, int32_t row) {
+                                          int32_t rank, int32_t row, int32_t seen = 0,
+                                          int32_t expected = 0) {
   if (!BreakPath(path)) return;
   Report& report = path.page->report;
   report.phase = static_cast<uint32_t>(Phase::kExit);
   report.rank = rank;
   report.row = row;
+  report.seen = static_cast<uint64_t>(seen);
+  report.expected = expected;
   Publish(report, mark, ReportKind::kDestinations);
 }
 
@@ -36,10 +41,11 @@ __device__ inline void TellDestinations(const PathView& path, const PlanView& pl
 
 // The routes of a few tokens of one rank, a lane a route, as far as they go to this rank.
 struct RoutesHere {
-  int32_t rank = 0;   // whose they are
-  int32_t token = 0;  // of this lane
-  int32_t row = -1;   // here; -1: none
-  uint32_t same = 0;  // lanes of the same token that have one
+  int32_t rank = 0;      // whose they are
+  int32_t token = 0;     // of this lane
+  int32_t row = -1;      // here; -1: none
+  bool primary = false;  // that it is said to be
+  uint32_t same = 0;     // lanes of the same token that have one
 
   __device__ bool goes() const { return row >= 0; }
   __device__ bool leads() const { return goes() && __ffs(same) - 1 == LaneId(); }
@@ -57,6 +63,7 @@ __device__ inline RoutesHere FindRoutesHere(const PathView& path, int32_t rank, 
         static_cast<uint32_t>(DecodeRow(dst)) -
         static_cast<uint32_t>(path.rank) * static_cast<uint32_t>(path.logical_rows);
     if (row < static_cast<uint32_t>(path.logical_rows)) routes.row = static_cast<int32_t>(row);
+    routes.primary = IsPrimary(dst);
   }
   const uint32_t key = routes.goes() ? static_cast<uint32_t>(token_of_warp)
                                      : 0x80000000u + static_cast<uint32_t>(LaneId());
@@ -77,7 +84,8 @@ struct ListPlaces {
   }
 };
 
-// The first of as many places as `wanted` says. All lanes; false where there cannot be so many.
+// The first of as many places as `wanted` says. All lanes; false where there cannot be so many:
+// some row is claimed twice then.
 __device__ inline bool TakePlaces(const PlanView& plan, const SourceLists& source, int32_t used,
                                   const ListPlaces& wanted, ListPlaces* first) {
   unsigned long long before = 0;
@@ -92,23 +100,33 @@ __device__ inline bool TakePlaces(const PlanView& plan, const SourceLists& sourc
   first->rows = static_cast<int32_t>(before >> 32);
   first->groups = static_cast<int32_t>(before & 0xffffffffu);
   first->pulls = __shfl_sync(0xffffffffu, pulls, 0);
-  // No number wraps around: every warp stops at the first that is too large.
   return first->rows + wanted.rows <= used && first->pulls + wanted.pulls <= used;
 }
 
+// As the host's ReadSourceRows: a row of two claimants is held against the higher rank. `fits`:
+// whether there are places in the lists.
 __device__ inline void ListRoutesHere(const PathView& path, const OperationMark& mark,
                                       const PlanView& plan, const SourceLists& source, int32_t used,
-                                      const RoutesHere& routes, const ListPlaces& at, int32_t k) {
+                                      const RoutesHere& routes, const ListPlaces& at, int32_t k,
+                                      bool fits) {
   const uint32_t earlier = (1u << LaneId()) - 1;
   const int32_t place = at.rows + __popc(__ballot_sync(0xffffffffu, routes.goes()) & earlier);
   const int32_t pull = at.pulls + __popc(__ballot_sync(0xffffffffu, routes.leads()) & earlier);
   const int32_t group = at.groups + __popc(__ballot_sync(0xffffffffu, routes.repeats()) & earlier);
   if (!routes.goes()) return;
-  if (routes.row >= used) ReportDestinations(path, mark, routes.rank, routes.row);
-  plan.duplicate_rows[place] = routes.row;
+  if (routes.row >= used || routes.primary != routes.leads()) {
+    return ReportDestinations(path, mark, routes.rank, routes.row);
+  }
   const int32_t origin =
       routes.rank * path.geometry.routes() + routes.token * path.geometry.topk + k;
-  source.origins[routes.row] = routes.leads() ? origin : EncodeDuplicate(origin);
+  const int32_t other =
+      atomicExch(&source.origins[routes.row], routes.leads() ? origin : EncodeDuplicate(origin));
+  if (!IsMasked(other)) {
+    const int32_t claimant = DecodeRow(other) / path.geometry.routes();
+    return ReportDestinations(path, mark, max(routes.rank, claimant), routes.row);
+  }
+  if (!fits) return;
+  plan.duplicate_rows[place] = routes.row;
   if (!routes.leads()) return;
   const int32_t count = __popc(routes.same);
   source.pulls[pull] = {routes.rank, routes.token, place, count};
@@ -154,13 +172,33 @@ __device__ inline void ListOrigins(const PathView& path, const OperationMark& ma
     }
     if (wanted.rows == 0) continue;
     ListPlaces at;
-    if (!TakePlaces(plan, source, used, wanted, &at)) {
-      return ReportDestinations(path, mark, routes[0].rank, used);
-    }
+    const bool fits = TakePlaces(plan, source, used, wanted, &at);
 #pragma unroll
     for (int i = 0; i < kOriginsAhead; ++i) {
-      ListRoutesHere(path, mark, plan, source, used, routes[i], at, k);
+      ListRoutesHere(path, mark, plan, source, used, routes[i], at, k, fits);
       at.Pass(routes[i]);
+    }
+  }
+}
+
+// When all blocks have listed theirs, each row of one origin at most: every row with a route has
+// one, and no padding has.
+__device__ inline void CheckOrigins(const PathView& path, const OperationMark& mark,
+                                    const PlanView& plan, const SourceLists& source) {
+  const int32_t found = plan.counts->duplicate_rows;
+  const int32_t expected = plan.load[path.rank];
+  if (found != expected && blockIdx.x == 0 && threadIdx.x == 0) {
+    ReportDestinations(path, mark, -1, -1, found, expected);
+  }
+  const auto step = static_cast<int32_t>(gridDim.x) * (kDispatchThreads / kWarp);
+  int32_t group = static_cast<int32_t>(blockIdx.x) * (kDispatchThreads / kWarp) + WarpOfBlock();
+  for (; group < path.geometry.groups(); group += step) {
+    const int32_t begin = plan.zero_fill_ranges[2 * group];
+    const int32_t rows = plan.zero_fill_ranges[2 * group + 1];
+    for (int32_t row = begin + LaneId(); row < begin + rows; row += kWarp) {
+      const int32_t origin = source.origins[row];
+      if (IsMasked(origin)) continue;
+      ReportDestinations(path, mark, DecodeRow(origin) / path.geometry.routes(), row);
     }
   }
 }
@@ -186,6 +224,7 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   }
   LaunchDependents();
   if (goes_on) ListOrigins(path, mark, planning.plan, source);
+  if (goes_on && grid.Sync() && !Stopped(path)) CheckOrigins(path, mark, planning.plan, source);
   grid.Leave();
 }
 

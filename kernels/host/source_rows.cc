@@ -67,13 +67,20 @@ class Reader {
 // All rows up to the last group's end but padding.
 absl::Status CheckComplete(const HostRank& rank, const Planned& planned, const SourceRows& rows) {
   const absl::Span<const int32_t> padding = planned.placement.zero_fill_of(rank.rank);
-  bool complete =
-      static_cast<int32_t>(rows.places.size()) == planned.placement.load[rank.rank.value];
   for (size_t group = 0; group < padding.size() / 2; ++group) {
     const auto first = rows.origins.begin() + padding[2 * group];
-    complete &= std::all_of(first, first + padding[2 * group + 1], IsMasked);
+    const auto end = first + padding[2 * group + 1];
+    const auto taken = std::find_if_not(first, end, IsMasked);
+    if (taken == end) continue;
+    const int32_t origin = DecodeRow(*taken);
+    const auto row = static_cast<int32_t>(taken - rows.origins.begin());
+    return Damaged(origin / rank.geometry.routes(),
+                   origin % rank.geometry.routes() / rank.geometry.topk,
+                   rank.rank.value * rank.logical_rows() + row);
   }
-  if (complete) return absl::OkStatus();
+  if (static_cast<int32_t>(rows.places.size()) == planned.placement.load[rank.rank.value]) {
+    return absl::OkStatus();
+  }
   return absl::InternalError(absl::StrCat("the ranks' destinations give rank ", rank.rank.value,
                                           " ", rows.places.size(), " rows, its plan has ",
                                           planned.placement.load[rank.rank.value],
