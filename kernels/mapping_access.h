@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 namespace perigee {
@@ -44,6 +46,24 @@ class AccessSet {
     add(Access::kBulkCopy, "bulk_copy");
     add(Access::kAtomics, "atomics");
     return text.empty() ? "nothing" : text;
+  }
+  // What ToString has made. INVALID_ARGUMENT, naming the word, where one means nothing.
+  static absl::StatusOr<AccessSet> Parse(absl::string_view text) {
+    AccessSet set;
+    if (text == "nothing") return set;
+    for (const absl::string_view word : absl::StrSplit(text, ", ")) {
+      const AccessSet one = word == "load"        ? AccessSet{Access::kLoad}
+                            : word == "store"     ? AccessSet{Access::kStore}
+                            : word == "bulk_copy" ? AccessSet{Access::kBulkCopy}
+                            : word == "atomics"   ? AccessSet{Access::kAtomics}
+                                                  : AccessSet();
+      if (one == AccessSet()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "'", word, "' is no way of access, expected load, store, bulk_copy or atomics"));
+      }
+      set.bits_ |= one.bits_;
+    }
+    return set;
   }
 
  private:

@@ -11,6 +11,17 @@ TEST(MappingAccessTest, TheWordsOfTheWire) {
   EXPECT_EQ(kFullAccess.ToString(), "load, store, bulk_copy, atomics");
 }
 
+TEST(MappingAccessTest, WordsComeBackAsTheyWere) {
+  for (const AccessSet set : {AccessSet(), kReadAccess, kFullAccess, AccessSet{Access::kAtomics}}) {
+    const absl::StatusOr<AccessSet> parsed = AccessSet::Parse(set.ToString());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, set);
+  }
+  EXPECT_EQ(std::string(AccessSet::Parse("load, stor").status().message()),
+            "'stor' is no way of access, expected load, store, bulk_copy or atomics");
+  EXPECT_FALSE(AccessSet::Parse("").ok());
+}
+
 TEST(MappingAccessTest, WhatIsMissingIsNamedWithItsRank) {
   const std::vector<AccessSet> allowed = {kFullAccess, kReadAccess};
   EXPECT_TRUE(CheckAccess("rows", allowed, {}).ok());

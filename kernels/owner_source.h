@@ -30,6 +30,7 @@
 #include "kernels/common/bfloat16.h"
 #include "kernels/common/ids.h"
 #include "kernels/layout/operation.h"
+#include "kernels/layout/plan_arrays.h"
 #include "kernels/living_source.h"
 #include "kernels/mapping_access.h"
 
@@ -42,6 +43,9 @@ struct SourceInput {
   // [S, H] and [S, K]; either may be null, or lie in the source shard already: what is there stays.
   const BFloat16* hidden = nullptr;
   const float* route_weights = nullptr;
+  // Where the plan is wanted, too; all of it or nothing, written only where the operation ends
+  // well.
+  PlanArrays plan = {};
 };
 
 // Where rows come from, in addresses of its data path.

@@ -9,6 +9,7 @@
 #include "client/lib/attach_request.h"
 #include "client/lib/weights_shape.h"
 #include "kernels/layout/shard_layout.h"
+#include "kernels/layout/source_layout.h"
 #include "kernels/plan/validate.h"
 #include "proto/local/spin_budget.h"
 
@@ -76,6 +77,8 @@ absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry,
        ClientArenaLayout::Create(geometry, hidden, kHostGranularityBytes).size_bytes},
       {"gradients", AttachPart::kGradients, GradientsOf(geometry, shape).size_bytes},
       {"slots", AttachPart::kSlots, SlotsBytes(geometry, shape)},
+      {"a source shard", AttachPart::kSource,
+       shape.source_storage() ? SourceLayout::Create(geometry, hidden).size_bytes : 0},
   };
   for (const auto& whole : wholes) {
     if (!status.ok() || bytes_of(whole.part) == whole.expected) continue;
@@ -147,8 +150,13 @@ absl::Status LocalClient::Map(const AttachReply& reply, RankId rank,
     if (!device.ok()) return device.status();
     shared.device = *std::move(device);
   }
-  SharedRegion* const regions[kAttachParts] = {nullptr, &shared.arena, &shared.rows,
-                                               &shared.gradients, &shared.slots};
+  SharedRegion* const regions[kAttachParts] = {nullptr,           &shared.arena, &shared.rows,
+                                               &shared.gradients, &shared.slots, &shared.source};
+  if (reply.size_bytes[static_cast<size_t>(AttachPart::kSource)] > 0) {
+    const absl::StatusOr<AccessSet> access = AccessSet::Parse(reply.source_access);
+    if (!access.ok()) return access.status();
+    shared.source_access = *access;
+  }
   const std::vector<AttachPart> parts = PartsOf(reply);
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto index = static_cast<size_t>(parts[i]);
@@ -159,8 +167,11 @@ absl::Status LocalClient::Map(const AttachReply& reply, RankId rank,
       shared.page = *std::move(page);
       continue;
     }
-    absl::StatusOr<SharedRegion> region = SharedRegion::Map(
-        std::move(descriptors[i]), bytes, shared.device, parts[i] == AttachPart::kSlots);
+    const bool read_only =
+        parts[i] == AttachPart::kSlots ||
+        (parts[i] == AttachPart::kSource && !shared.source_access.Has(Access::kStore));
+    absl::StatusOr<SharedRegion> region =
+        SharedRegion::Map(std::move(descriptors[i]), bytes, shared.device, read_only);
     if (!region.ok()) return region.status();
     *regions[index] = *std::move(region);
   }
@@ -236,6 +247,11 @@ RankSlots LocalClient::slots() const {
   return {weights_, WeightsLayout::Slots(weights_, geometry_.slots), shared_.slots.data()};
 }
 
+RankSource LocalClient::source() const {
+  if (shared_.source_access == AccessSet()) return RankSource();
+  return SourceAt(geometry_, hidden_size_, shared_.source.data(), shared_.source_access);
+}
+
 absl::StatusOr<uint64_t> LocalClient::SubmitProgram(absl::Span<const LocalOperation> operations) {
   if (!socket_) return absl::FailedPreconditionError("this client has detached");
   return producer_->SubmitProgram(operations);
@@ -295,6 +311,7 @@ absl::Status LocalClient::Detach() {
   status.Update(shared_.gradients.MakePrivate());
   status.Update(shared_.slots.MakePrivate());
   status.Update(shared_.peers.MakePrivate());
+  status.Update(shared_.source.MakePrivate());
   return status;
 }
 

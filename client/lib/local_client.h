@@ -88,23 +88,15 @@ class LocalClient final : public RankClient {
   RankSlots slots() const;
   // [R], as RankMemory has it.
   std::vector<BFloat16*> peer_rows() const { return shared_.peers.rows(rows().data()); }
+  RankSource source() const;
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
   RankMemory memory() const override {
-    return {hidden(),
-            topk_experts(),
-            route_weights(),
-            output(),
-            gathered_weights(),
-            rows(),
-            row_weights(),
-            plan(),
-            gradients(),
-            slots(),
-            device() ? device()->index : -1,
-            peer_rows(),
-            kFullAccess};
+    return {hidden(),           topk_experts(), route_weights(), output(),
+            gathered_weights(), rows(),         row_weights(),   plan(),
+            gradients(),        slots(),        source(),        device() ? device()->index : -1,
+            peer_rows(),        kFullAccess};
   }
   absl::StatusOr<uint64_t> SubmitProgramBehind(
       CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
@@ -123,8 +115,9 @@ class LocalClient final : public RankClient {
  private:
   struct Shared {
     SharedMapping page;
-    SharedRegion arena, rows, gradients, slots;  // the last two empty where there are none
-    PeerRows peers;                              // likewise
+    SharedRegion arena, rows, gradients, slots, source;  // the last three may be empty
+    PeerRows peers;                                      // likewise
+    AccessSet source_access;
     absl::optional<SharedDevice> device;
     uint64_t rows_offset = 0;
     uint64_t row_weights_offset = 0;

@@ -1,5 +1,8 @@
 #include "client/lib/rank_client.h"
 
+#include "absl/strings/str_cat.h"
+#include "kernels/layout/source_layout.h"
+
 namespace perigee {
 namespace {
 
@@ -34,6 +37,25 @@ absl::StatusOr<uint64_t> RankClient::SubmitProgramBehind(CUstream_st*,
 }
 
 absl::Status RankClient::MakeWait(CUstream_st*, uint64_t) { return NoDeviceHasIt(); }
+
+absl::StatusOr<RankSource> RankClient::TakeSource(AccessSet needed) const {
+  const RankSource source = memory().source;
+  if (source.access == AccessSet()) {
+    return absl::FailedPreconditionError(
+        "no source shard is mapped here: the buffer has none, or the rank is a remote one");
+  }
+  if (source.access.HasAll(needed)) return source;
+  return absl::InvalidArgumentError(absl::StrCat("the mapping of the source shard of rank ",
+                                                 rank().value, " allows ", source.access.ToString(),
+                                                 ", the consumer needs ", needed.ToString()));
+}
+
+RankSource SourceAt(const Geometry& geometry, int32_t hidden, std::byte* block, AccessSet access) {
+  const SourceShardView view = SourceLayout::Create(geometry, hidden).View(block);
+  return {{view.hidden, static_cast<size_t>(geometry.tokens) * hidden},
+          {view.route_weights, static_cast<size_t>(geometry.routes())},
+          access};
+}
 
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {
   const size_t elements = static_cast<size_t>(geometry.tokens) * hidden;

@@ -70,6 +70,15 @@ struct RankSlots {
   }
 };
 
+// The rank's source shard, where the buffer has source storage (docs/source.md): its tokens' rows
+// and route weights, as every rank may fetch them. Its caller writes there what prepare_source is
+// not asked to copy. Empty where there is none, and of a remote rank.
+struct RankSource {
+  absl::Span<BFloat16> hidden;      // [S, H]
+  absl::Span<float> route_weights;  // [S, K]
+  AccessSet access;                 // what is legal on both
+};
+
 // Where a rank's tensors are. An operation reads what it reads, and writes what it writes, between
 // its submission and its completion; nobody touches that meanwhile.
 struct RankMemory {
@@ -84,7 +93,7 @@ struct RankMemory {
   // of the framework's own. Empty where the shard is out of reach: of a remote rank.
   absl::Span<BFloat16> rows;      // [NvS, H]
   absl::Span<float> row_weights;  // [NvS]
-  // Of the last dispatch or prepare_dispatch that made a plan.
+  // Of the last dispatch, prepare_dispatch or prepare_source that made a plan.
   PlanArrays plan;
   // Its caller adds to those of slots between operations, in the order of plan.experts_to_copy;
   // reduce_gradients brings them home, and clears the slots that the plan uses.
@@ -92,6 +101,7 @@ struct RankMemory {
   // Written by prefetch_weights, in the order of plan.experts_to_copy; for experts of the
   // framework's own.
   RankSlots slots;
+  RankSource source;
   // The index of CUDA's device, in this process, whose addresses all of these are; -1: the host's.
   int device = -1;
   // [R] every rank's [NvS, H], the own among them, of a buffer with peer_store: a producer of one's
@@ -119,6 +129,11 @@ class RankClient {
   virtual Generation generation() const = 0;
   // The same as long as the client lives. After Detach it is memory of this process alone.
   virtual RankMemory memory() const = 0;
+
+  // The source shard, for who accesses it in the ways of `needed`. INVALID_ARGUMENT, naming what
+  // its mapping allows and what is needed, where it allows less; FAILED_PRECONDITION: there is none
+  // here.
+  absl::StatusOr<RankSource> TakeSource(AccessSet needed) const;
 
   // Its number, for Wait; they ascend from 0. Does not wait for anything. RESOURCE_EXHAUSTED:
   // kCommandSlots commands are under way; FAILED_PRECONDITION: detached. Else the way to the rank
@@ -160,6 +175,8 @@ class RankClient {
   virtual absl::Status Detach() = 0;
 };
 
+// Where the parts of a source shard that lies at `block` are.
+RankSource SourceAt(const Geometry& geometry, int32_t hidden, std::byte* block, AccessSet access);
 // What lies in an arena of the client's shape; no shard.
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena);
 

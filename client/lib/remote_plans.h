@@ -33,7 +33,7 @@ class RemotePlans {
     bool prepared = false;  // its publication is, and has the shard for itself
   };
 
-  explicit RemotePlans(int32_t ranks) : ranks_(ranks), targets_(ranks) {}
+  explicit RemotePlans(int32_t ranks) : ranks_(ranks), targets_(ranks), sources_(ranks) {}
 
   // FAILED_PRECONDITION: there is none.
   absl::StatusOr<Plan> Find(RankId rank, LocalPlanId id) const;
@@ -49,12 +49,16 @@ class RemotePlans {
   absl::optional<Target>& target(RankId rank) { return targets_[rank.value]; }
   const absl::optional<Target>& target(RankId rank) const { return targets_[rank.value]; }
   bool AnyTarget() const;
+  // Of the making of the rank's source view, and of its plan; 0: none lives.
+  uint64_t& source(RankId rank) { return sources_[rank.value]; }
+  uint64_t source(RankId rank) const { return sources_[rank.value]; }
   // FAILED_PRECONDITION: the rank's is none, or another.
   absl::StatusOr<Target> FindTarget(RankId rank, LocalPlanId id) const;
 
  private:
   std::vector<std::map<uint64_t, Plan>> ranks_;  // [R] by number
   std::vector<absl::optional<Target>> targets_;  // [R]
+  std::vector<uint64_t> sources_;                // [R]
 };
 
 }  // namespace perigee

@@ -13,21 +13,13 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "client/lib/remote_plans.h"
+#include "client/lib/remote_wish.h"
 #include "kernels/common/ids.h"
 #include "proto/local/completion_record.h"
 #include "proto/local/local_command.h"
 #include "proto/v1/program.pb.h"
 
 namespace perigee {
-
-// Names of tensors on the workers.
-inline constexpr char kRemoteHidden[] = "rank-client/hidden";
-inline constexpr char kRemoteTopkExperts[] = "rank-client/topk_experts";
-inline constexpr char kRemoteRouteWeights[] = "rank-client/route_weights";
-inline constexpr char kRemoteOutput[] = "rank-client/output";
-inline constexpr char kRemoteGatheredWeights[] = "rank-client/gathered_weights";
-// Of the target of a direct publication: there is one at a time.
-inline constexpr char kRemoteTarget[] = "rank-client/target";
 
 // Whether it concerns nobody but its rank and no worker: such an operation waits for nobody.
 bool IsBookkeeping(const LocalOperation& operation);

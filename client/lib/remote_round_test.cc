@@ -44,6 +44,42 @@ TEST_F(RemoteRoundTest, ADispatchIsOneProgramWhateverTheNumbersAndCounts) {
   EXPECT_TRUE(dispatch.saved_plan().empty());
 }
 
+TEST_F(RemoteRoundTest, ASourceIsPreparedAlikeAndMaterialisedByItsPlan) {
+  const std::vector<LocalOperation> prepares = {
+      LocalPrepareSource{LocalPlanId(10), 0, true, false},
+      LocalPrepareSource{LocalPlanId(11), 5, true, false},
+      LocalPrepareSource{LocalPlanId(12), 3, true, false}};
+  const RemoteRound round = Decide(prepares);
+  ASSERT_TRUE(round.operation.has_value());
+  const v1::PrepareSourceOperation& prepare = round.operation->prepare_source();
+  EXPECT_EQ(prepare.topk_experts(), kRemoteTopkExperts);
+  EXPECT_EQ(prepare.hidden(), kRemoteHidden);
+  EXPECT_EQ(prepare.route_weights(), "");
+  EXPECT_EQ(prepare.plan(), round.new_plan);
+  EXPECT_EQ(round.token_counts, (std::vector<int32_t>{0, 5, 3}));
+  std::vector<LocalCompletion> done(3);
+  for (LocalCompletion& rank : done) rank.sequence = Sequence(4);
+  NoteOutcome(round, prepares, done, plans_);
+
+  const std::vector<LocalOperation> fetches = {LocalMaterialise{LocalPlanId(10)},
+                                               LocalMaterialise{LocalPlanId(11)},
+                                               LocalMaterialise{LocalPlanId(12)}};
+  const RemoteRound fetched = Decide(fetches);
+  ASSERT_TRUE(fetched.operation.has_value());
+  EXPECT_EQ(fetched.operation->materialise().source(), kRemoteSource);
+  EXPECT_NE(fetched.operation->materialise().plan(), round.new_plan);
+  EXPECT_EQ(fetched.new_plan, "");
+
+  // It may have stored other rows on one rank, and nobody's view is to be trusted there.
+  done[1].status = absl::CancelledError("left");
+  NoteOutcome(round, prepares, done, plans_);
+  EXPECT_EQ(Told(Decide(fetches), 1), "STALE_OBJECT");
+  const RemoteRound apart = Decide({LocalPrepareSource{LocalPlanId(1), 0, true, false},
+                                    LocalPrepareSource{LocalPlanId(1), 0, false, false},
+                                    LocalPrepareSource{LocalPlanId(1), 0, true, false}});
+  EXPECT_EQ(Told(apart, 0), "DISAGREEMENT");
+}
+
 TEST_F(RemoteRoundTest, ANameIsNotUsedWhileARankKeepsItsPlan) {
   const std::string first = plans_.FreeName();
   KeepEverywhere(first, 1);

@@ -34,6 +34,10 @@ TokenInput InputOf(const v1::ProgramOperation& operation) {
     const v1::DispatchOperation& dispatch = operation.dispatch();
     return {true, !dispatch.topk_experts().empty(), !dispatch.route_weights().empty()};
   }
+  if (operation.has_prepare_source()) {
+    const v1::PrepareSourceOperation& prepare = operation.prepare_source();
+    return {!prepare.hidden().empty(), true, !prepare.route_weights().empty()};
+  }
   return {operation.has_store_rows(), operation.has_prepare_dispatch(),
           !operation.prepare_publication().route_weights().empty()};
 }

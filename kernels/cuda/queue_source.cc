@@ -71,6 +71,9 @@ absl::StatusOr<SourcePtr> QueuePrepareSource(CudaRank& rank, Sequence sequence,
     error = LaunchPrepareSource(rank.target(), rank.view, mark, entry, planning, rank.source_lists);
   }
   NoteExit(rank);
+  if (error == 0 && input.plan.sequence != nullptr) {
+    error = LaunchCopyPlan(rank.local_target(), rank.view, mark, (*plan)->view(), input.plan);
+  }
   if (status = LaunchStatus(rank, error, "prepare source"); !status.ok()) return status;
   rank.source.Set(sequence);
   return std::make_shared<const CudaSource>(rank, *std::move(plan));

@@ -10,6 +10,7 @@
 #include "kernels/host/local_rows.h"
 #include "kernels/host/source_rows.h"
 #include "kernels/plan/destination.h"
+#include "kernels/rank/plan_output.h"
 #include "kernels/rank/source_checks.h"
 
 namespace perigee {
@@ -131,6 +132,7 @@ absl::StatusOr<SourcePtr> HostPrepareSource(HostRank& rank, Sequence sequence,
   auto plan = std::make_shared<const HostPlan>(rank.TagOf(sequence), rank.rank, input.token_count,
                                                planned->placement, std::move(planned->dst),
                                                DuplicatesOf(*rows));
+  if (input.plan.sequence != nullptr) WritePlan(plan->Tensors(), sequence, input.plan);
   rank.source.Set(sequence);
   return std::make_shared<const HostSource>(rank, sequence, input.token_count, *std::move(rows),
                                             std::move(plan));

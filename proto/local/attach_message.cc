@@ -26,6 +26,9 @@ absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes) {
   if (reply->device_uuid[kDeviceUuidBytes - 1] != '\0') {
     return absl::InvalidArgumentError("attach reply with a device whose name does not end");
   }
+  if (reply->source_access[kAccessBytes - 1] != '\0') {
+    return absl::InvalidArgumentError("attach reply with words of access that do not end");
+  }
   if (reply->rows_offset < shard_bytes && reply->row_weights_offset < shard_bytes) return reply;
   return absl::InvalidArgumentError(absl::StrCat("attach reply with rows at ", reply->rows_offset,
                                                  " and weights at ", reply->row_weights_offset,

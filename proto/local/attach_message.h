@@ -40,8 +40,10 @@ enum class AttachPart : uint32_t {
   // The weights in the rank's slots (kernels/layout/weights_layout.h), where there are any; for
   // reading only.
   kSlots = 4,
+  // The rank's source shard (kernels/layout/source_layout.h), where the buffer has source storage.
+  kSource = 5,
 };
-inline constexpr size_t kAttachParts = 5;
+inline constexpr size_t kAttachParts = 6;
 
 // A group has 128 ranks at most (kernels/plan/validate.h).
 inline constexpr uint32_t kMaxAttachPeers = 127;
@@ -50,6 +52,8 @@ inline constexpr size_t kMaxAttachDescriptors = kAttachParts + kMaxAttachPeers;
 
 // "GPU-" and 36 characters, and the zero at its end.
 inline constexpr size_t kDeviceUuidBytes = 48;
+// Of the words for what is legal on a mapping (kernels/mapping_access.h), and the zero.
+inline constexpr size_t kAccessBytes = 40;
 
 struct AttachReply {
   uint32_t magic = kAttachReplyMagic;
@@ -64,8 +68,10 @@ struct AttachReply {
   uint32_t reserved = 0;
   // Of the GPU whose memory arena and rows are; empty: they are the host's.
   char device_uuid[kDeviceUuidBytes] = {};
+  // What the client may do on the source shard; empty where there is none.
+  char source_access[kAccessBytes] = {};
 };
-static_assert(sizeof(AttachReply) == 120);
+static_assert(sizeof(AttachReply) == 168);
 
 struct DetachMessage {
   uint32_t magic = kDetachMagic;
@@ -74,9 +80,9 @@ static_assert(sizeof(DetachMessage) == 4);
 
 // INVALID_ARGUMENT: wrong size or magic. Everything else is the receiver's to judge.
 absl::StatusOr<AttachRequest> ParseAttachRequest(absl::string_view bytes);
-// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts, but for gradients and slots,
-// are empty, whose offsets lie outside of the rows' part, whose peers are more than there can be,
-// or whose device has no end.
+// INVALID_ARGUMENT: wrong size or magic, or an OK reply whose parts, but for gradients, slots and
+// the source, are empty, whose offsets lie outside of the rows' part, whose peers are more than
+// there can be, or whose device or access has no end.
 absl::StatusOr<AttachReply> ParseAttachReply(absl::string_view bytes);
 absl::StatusOr<DetachMessage> ParseDetachMessage(absl::string_view bytes);
 // Those that descriptors come for, in their order.

@@ -68,6 +68,8 @@ TEST(AttachMessage, AReplyThatCannotBeIsRefused) {
   EXPECT_THAT(PartsOf(reply), testing::ElementsAre(AttachPart::kCommandPage, AttachPart::kArena,
                                                    AttachPart::kShardRows, AttachPart::kSlots));
   EXPECT_TRUE(ParseAttachReply(ToBytes(reply)).ok()) << "no gradients";
+  std::fill(std::begin(reply.source_access), std::end(reply.source_access), 'a');
+  EXPECT_THAT(Refusal(reply), HasSubstr("words of access that do not end"));
   std::fill_n(reply.device_uuid, kDeviceUuidBytes, 'x');
   EXPECT_THAT(Refusal(reply), HasSubstr("does not end"));
   reply = AttachReply();

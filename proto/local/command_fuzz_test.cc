@@ -22,15 +22,16 @@ bool MayPass(const CommandEntry& entry) {
     return std::find(kinds.begin(), kinds.end(), entry.kind) != kinds.end();
   };
   const auto exactly_where = [](bool used, bool given) { return used == given; };
-  return entry.kind >= 1 && entry.kind <= 14 && entry.generation == 7 &&
-         entry.sequence == (one_of({2, 3, 4, 6, 7, 10, 11, 14}) ? 11 : 0) &&
-         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6, 12}) ? 1u : 0u) ||
+  return entry.kind >= 1 && entry.kind <= 16 && entry.generation == 7 &&
+         entry.sequence == (one_of({2, 3, 4, 6, 7, 10, 11, 14, 15, 16}) ? 11 : 0) &&
+         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6, 12, 15}) ? 1u : 0u) ||
           (one_of({6}) && (entry.flags & ~uint32_t{2}) == 5) ||
-          (one_of({12}) && (entry.flags & ~uint32_t{3}) == 8)) &&
+          (one_of({12}) && (entry.flags & ~uint32_t{3}) == 8) ||
+          (one_of({15}) && (entry.flags & ~uint32_t{3}) == 16)) &&
          exactly_where(!one_of({1, 7}), entry.plan != 0) &&
          exactly_where(one_of({9}), entry.source_plan != 0) &&
          exactly_where(one_of({4, 5}), entry.weights_version != 0) && entry.token_count >= 0 &&
-         entry.token_count <= (one_of({2, 3, 11}) ? 16 : 0) && entry.layer >= 0 &&
+         entry.token_count <= (one_of({2, 3, 11, 15}) ? 16 : 0) && entry.layer >= 0 &&
          entry.layer <= (one_of({4, 5, 10}) ? 2 : 0);
 }
 

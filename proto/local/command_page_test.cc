@@ -55,7 +55,7 @@ TEST_F(CommandPageTest, RefusesAnotherMagicVersionOrShape) {
   ExpectRefused("magic is");
   page_->header.magic ^= 1;
   page_->header.version += 1;
-  ExpectRefused("version is 4, expected 3");
+  ExpectRefused("version is 5, expected 4");
   page_->header.version -= 1;
   page_->header.slots = 63;
   ExpectRefused("slots is 63, expected 64");

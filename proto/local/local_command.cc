@@ -8,7 +8,7 @@ namespace perigee {
 namespace {
 
 constexpr uint32_t kFirstKind = static_cast<uint32_t>(CommandKind::kEmpty);
-constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kPublish);
+constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kMaterialise);
 static_assert(std::variant_size_v<LocalOperation> == kLastKind - kFirstKind + 1);
 
 bool IsKnown(uint32_t kind) { return kind >= kFirstKind && kind <= kLastKind; }
@@ -54,6 +54,13 @@ struct Encoder {
   }
   void operator()(const LocalStoreRows& store) const { entry.plan = store.plan.value; }
   void operator()(const LocalPublish& publish) const { entry.plan = publish.plan.value; }
+  void operator()(const LocalPrepareSource& prepare) const {
+    Rows(prepare);
+    if (prepare.hidden) entry.flags |= kCommandHidden;
+  }
+  void operator()(const LocalMaterialise& materialise) const {
+    entry.plan = materialise.plan.value;
+  }
 
   template <typename Dispatch>
   void Rows(const Dispatch& dispatch) const {
@@ -102,6 +109,11 @@ LocalOperation Read(const CommandEntry& entry, const absl::optional<PublicationT
       return LocalStoreRows{plan};
     case CommandKind::kPublish:
       return LocalPublish{plan};
+    case CommandKind::kPrepareSource:
+      return LocalPrepareSource{plan, entry.token_count, (entry.flags & kCommandHidden) != 0,
+                                weighted};
+    case CommandKind::kMaterialise:
+      return LocalMaterialise{plan};
   }
   return LocalEmpty{};
 }
@@ -123,6 +135,13 @@ class Checker {
       case CommandKind::kDispatchWithPlan:
       case CommandKind::kPrepareDispatch:
         status = InRange("token_count", entry_.token_count, limits_.tokens);
+        break;
+      case CommandKind::kPrepareSource:
+        status = CheckSource();
+        if (status.ok()) status = InRange("token_count", entry_.token_count, limits_.tokens);
+        break;
+      case CommandKind::kMaterialise:
+        status = CheckSource();
         break;
       case CommandKind::kPrefetchWeights:
       case CommandKind::kRunExperts:
@@ -188,6 +207,11 @@ class Checker {
     return status.ok() ? NotZero("weights_version", entry_.weights_version) : status;
   }
 
+  absl::Status CheckSource() const {
+    if (limits_.source) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer has no source storage"));
+  }
+
   absl::Status CheckGradients() const {
     if (!limits_.gradients) {
       return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer keeps no gradients"));
@@ -232,6 +256,8 @@ bool IsCollective(CommandKind kind) {
     case CommandKind::kReduceGradients:
     case CommandKind::kPrepareDispatch:
     case CommandKind::kPublish:
+    case CommandKind::kPrepareSource:
+    case CommandKind::kMaterialise:
       return true;
     case CommandKind::kEmpty:
     case CommandKind::kRunExperts:
@@ -274,6 +300,10 @@ const char* CommandName(CommandKind kind) {
       return "store_rows";
     case CommandKind::kPublish:
       return "publish";
+    case CommandKind::kPrepareSource:
+      return "prepare_source";
+    case CommandKind::kMaterialise:
+      return "materialise";
   }
   return "unknown";
 }

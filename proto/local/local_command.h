@@ -30,6 +30,8 @@ enum class CommandKind : uint32_t {
   kPreparePublication = 12,
   kStoreRows = 13,
   kPublish = 14,
+  kPrepareSource = 15,
+  kMaterialise = 16,
 };
 
 // Bits of CommandEntry.flags.
@@ -43,6 +45,8 @@ inline constexpr uint32_t kCommandAwaitsInputs = 1u << 1;
 inline constexpr uint32_t kCommandOwnWeights = 1u << 2;
 // Of prepare_publication: the client brings a publication token (CommandPage::tokens).
 inline constexpr uint32_t kCommandToken = 1u << 3;
+// Of prepare_source: the tokens in the arena are copied into the source shard.
+inline constexpr uint32_t kCommandHidden = 1u << 4;
 
 // Chosen by the client; 0 is none.
 using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
@@ -139,12 +143,32 @@ struct LocalPublish {
   friend bool operator==(const LocalPublish&, const LocalPublish&) = default;
 };
 
+// The steps of an owner-sharded source (docs/source.md), of a buffer that has one.
+//
+// Collective. Plans by the first token_count rows of the routes in the arena, and makes a source
+// view, which goes by the plan's number; there is one at a time. The plan is good from here on.
+struct LocalPrepareSource {
+  LocalPlanId plan;         // that the plan made here is kept under, replacing an older one
+  int32_t token_count = 0;  // in [0, S]; may differ between ranks
+  // Whether the first rows of the tokens and of the route weights in the arena are copied into the
+  // source shard first; what is not lies there already. May differ between ranks of one machine.
+  bool hidden = false;
+  bool route_weights = false;
+  friend bool operator==(const LocalPrepareSource&, const LocalPrepareSource&) = default;
+};
+// Collective. Fetches the rows and weights of the plan's source view: what dispatch leaves is
+// there.
+struct LocalMaterialise {
+  LocalPlanId plan;
+  friend bool operator==(const LocalMaterialise&, const LocalMaterialise&) = default;
+};
+
 // In the order of CommandKind.
 using LocalOperation =
     std::variant<LocalEmpty, LocalDispatch, LocalDispatchWithPlan, LocalPrefetchWeights,
                  LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan,
                  LocalReduceGradients, LocalPrepareDispatch, LocalPreparePublication,
-                 LocalStoreRows, LocalPublish>;
+                 LocalStoreRows, LocalPublish, LocalPrepareSource, LocalMaterialise>;
 
 struct LocalCommand {
   Sequence sequence;  // of a collective operation; 0 for a local one
@@ -166,6 +190,7 @@ struct CommandLimits {
   int32_t tokens = 0;      // S
   int32_t layers = 0;      // 0: the buffer keeps no weights
   bool gradients = false;  // whether it keeps gradients
+  bool source = false;     // whether it has source storage
 };
 
 // position is left 0. A local operation's sequence is written as 0. A publication token is not in

@@ -44,14 +44,14 @@ TEST(LocalCommandTest, KindsHaveNamesAndTheUnknownNone) {
   EXPECT_STREQ(CommandName(KindOf(LocalClonePlan{})), "clone_plan");
   EXPECT_STREQ(CommandName(KindOf(LocalEmpty{})), "empty");
   EXPECT_STREQ(CommandName(static_cast<CommandKind>(0)), "unknown");
-  EXPECT_STREQ(CommandName(static_cast<CommandKind>(15)), "unknown");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(17)), "unknown");
 }
 
 TEST(LocalCommandTest, RefusesUnknownKinds) {
   CommandEntry entry = Entry(LocalEmpty{});
-  for (const uint32_t kind : {0u, 15u, 0xffffffffu}) {
+  for (const uint32_t kind : {0u, 17u, 0xffffffffu}) {
     entry.kind = kind;
-    ExpectInvalid(entry, "expected 1 to 14");
+    ExpectInvalid(entry, "expected 1 to 16");
     EXPECT_FALSE(TakesSequence(entry));
   }
 }
@@ -75,6 +75,9 @@ TEST(LocalCommandTest, RefusesFieldsOutOfTheirRange) {
   ExpectInvalid(Entry(LocalDispatch{kPlan, 17, false}), "token_count is 17, expected 0 to 16");
   ExpectInvalid(Entry(LocalDispatchWithPlan{kPlan, -1, false}), "token_count is -1");
   ExpectInvalid(Entry(LocalPrepareDispatch{kPlan, 17}), "token_count is 17, expected 0 to 16");
+  ExpectInvalid(Entry(LocalPrepareSource{kPlan, 17, true, true}), "token_count is 17, expected 0");
+  ExpectInvalid(Entry(LocalPrepareSource{LocalPlanId(0), 1, true, true}), "plan is 0");
+  ExpectInvalid(Entry(LocalMaterialise{LocalPlanId(0)}), "plan is 0");
   ExpectInvalid(Entry(LocalPrefetchWeights{kPlan, 3, 1}), "layer is 3, expected 0 to 2");
   ExpectInvalid(Entry(LocalRunExperts{kPlan, -1, 1, true}), "layer is -1");
   ExpectInvalid(Entry(LocalRunExperts{kPlan, 0, 0, true}), "weights_version is 0");

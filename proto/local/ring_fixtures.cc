@@ -71,6 +71,8 @@ LocalCommand RandomCommand(std::mt19937_64& random) {
       LocalPreparePublication{plan, weighted, RandomToken(random)},
       LocalStoreRows{plan},
       LocalPublish{plan},
+      LocalPrepareSource{plan, tokens, random() % 2 == 0, weighted},
+      LocalMaterialise{plan},
   };
   LocalCommand command;
   command.operation = operations[random() % std::size(operations)];
@@ -84,7 +86,7 @@ LocalCompletion RandomCompletion(std::mt19937_64& random) {
   completion.position = random();
   completion.generation = Generation(random());
   completion.sequence = Sequence(random());
-  completion.kind = static_cast<uint32_t>(random() % 14);
+  completion.kind = static_cast<uint32_t>(random() % 17);
   completion.rank = Between(random, 0, 127);
   completion.duration = absl::Nanoseconds(Between(random, 0, 1 << 30));
   if (random() % 2 == 0) return completion;

@@ -18,7 +18,7 @@ int64_t RingTestCount(const char* variable, int64_t otherwise);
 
 inline constexpr CommandPageIdentity kTestIdentity{Generation(7), BufferId(3), RankId(2), 4,
                                                    Sequence(11)};
-inline constexpr CommandLimits kTestLimits{Generation(7), Sequence(11), 16, 3, true};
+inline constexpr CommandLimits kTestLimits{Generation(7), Sequence(11), 16, 3, true, true};
 
 // Shared memory that a forked child has too, with a formatted page in it.
 class TestPage {

@@ -77,8 +77,8 @@ run_device() {
 run_contract() {
   local test
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes producer source source_lifetimes rings rings_lifetimes \
-    rings_capture weight_formats layer transport; do
+    refusals publication publication_lifetimes producer source source_damage source_lifetimes \
+    rings rings_lifetimes rings_capture weight_formats layer transport; do
     check "contract $test" 200 ".device/tests/${test}_test" "$cuda_only"
   done
 }
@@ -223,6 +223,7 @@ run_attach() {
     "$PWD/.device/tests/local_client_test" "$cuda_only"
   check "clients of every kind" 300 .device/tests/rank_client_test "$cuda_only"
   check "their publications" 300 .device/tests/publication_client_test "$cuda_only"
+  check "their sources" 300 .device/tests/source_client_test "$cuda_only"
   check "torch sequence, 2 ranks, no MPS" 300 "${sequence[@]}" --ranks 2 --rounds 2
   check "command ring" 120 .device/tests/command_ring_bench
   cat "$log"

@@ -89,8 +89,8 @@ run_contract() {
   local test
   export PERIGEE_RANDOM_GROUPS=${PERIGEE_RANDOM_GROUPS:-300}
   for test in queued polled dispatch combine experts gradients lifetimes aliases disagreement lost_rank \
-    refusals publication publication_lifetimes producer source source_lifetimes rings rings_lifetimes \
-    rings_capture weight_formats layer; do
+    refusals publication publication_lifetimes producer source source_damage source_lifetimes \
+    rings rings_lifetimes rings_capture weight_formats layer; do
     check "contract $test, $gpus GPUs" 200 ".device/tests/${test}_test" "$cuda_only"
   done
   unset PERIGEE_RANDOM_GROUPS

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/common/check.h"
+#include "kernels/mapping_access.h"
 #include "proto/local/spin_budget.h"
 #include "proto/support/defaults.h"
 #include "worker/ops/failure_reason.h"
@@ -75,6 +76,11 @@ AttachReply Attachment::reply() const {
   reply.size_bytes[static_cast<size_t>(AttachPart::kGradients)] =
       buffer_->gradients_place().size_bytes;
   reply.size_bytes[static_cast<size_t>(AttachPart::kSlots)] = buffer_->slots_place().size_bytes;
+  const PartPlace source = buffer_->source_place();
+  reply.size_bytes[static_cast<size_t>(AttachPart::kSource)] = source.size_bytes;
+  if (source.size_bytes > 0) {
+    kFullAccess.ToString().copy(reply.source_access, kAccessBytes - 1);
+  }
   reply.rows_offset = shard.rows_offset;
   reply.row_weights_offset = shard.row_weights_offset;
   reply.peers = static_cast<uint32_t>(buffer_->peer_rows_descriptors().size());
@@ -86,7 +92,8 @@ AttachReply Attachment::reply() const {
 std::vector<int> Attachment::descriptors() const {
   std::vector<int> descriptors = {memory_->page_descriptor(), memory_->arena_descriptor(),
                                   buffer_->shard_place().descriptor};
-  for (const PartPlace& part : {buffer_->gradients_place(), buffer_->slots_place()}) {
+  for (const PartPlace& part :
+       {buffer_->gradients_place(), buffer_->slots_place(), buffer_->source_place()}) {
     if (part.size_bytes > 0) descriptors.push_back(part.descriptor);
   }
   const std::vector<int> peers = buffer_->peer_rows_descriptors();

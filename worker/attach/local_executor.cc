@@ -27,6 +27,7 @@ bool WritesShard(uint32_t kind) {
     case CommandKind::kRunExperts:
     case CommandKind::kCombine:
     case CommandKind::kPrepareDispatch:
+    case CommandKind::kMaterialise:
       return true;
     // A publish ends its target, and where there is none it leaves the rows alone.
     default:
@@ -39,9 +40,6 @@ bool UsesDataPath(uint32_t kind) {
   return IsCollective(of) || of == CommandKind::kRunExperts ||
          of == CommandKind::kPreparePublication || of == CommandKind::kStoreRows;
 }
-
-// Of the target that becomes a plan of this number.
-std::string TargetName(LocalPlanId plan) { return absl::StrCat(plan.value); }
 
 // Whether the ranks are at different places after it.
 bool LeavesOutOfStep(const v1::RankStatus& status, const Failure& failure) {
@@ -70,12 +68,14 @@ LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
   plans_.reserve(kMaxPlans);
   // One that a program has left: the client's commands know of none, and would be refused for it.
   operations_.DropTarget();
+  // The client may write the rows that such a view is of.
+  site_.objects.DropSource();
 }
 
 void LocalExecutor::Begin(const CommandEntry& entry,
                           const absl::optional<PublicationTokenBytes>& token) {
-  const CommandLimits limits{group_.generation, next_sequence_, site_.shape.geometry.tokens,
-                             site_.shape.layers, site_.shape.gradients};
+  const CommandLimits limits{group_.generation,  next_sequence_,        site_.shape.geometry.tokens,
+                             site_.shape.layers, site_.shape.gradients, site_.shape.source_storage};
   Start(entry, DecodeCommand(entry, limits, token));
 }
 
@@ -194,6 +194,11 @@ void LocalExecutor::Settle() {
 // Those behind the failed one have moved nothing.
 void LocalExecutor::Undo(size_t first_failed, const Failure& failure) {
   UndoPlans(first_failed);
+  std::vector<KeptSource> replaced;
+  for (size_t i = first_failed; i < begun_.size(); ++i) {
+    if (begun_[i].launched && begun_[i].makes_source) replaced.push_back(begun_[i].source_before);
+  }
+  site_.objects.KeepLivingSource(replaced);
   const Begun& failed = begun_[first_failed];
   site_.objects.RestoreRows(failed.rows_before);
   if (failed.writes_shard && failure.record) {
@@ -229,6 +234,7 @@ void LocalExecutor::UndoPlans(size_t first_failed) {
 
 void LocalExecutor::Clear() {
   operations_.DropTarget();
+  site_.objects.DropSource();
   begun_.clear();
   plans_.clear();
 }
@@ -308,32 +314,6 @@ Failure LocalExecutor::Operate(const LocalReduceGradients& operation, Sequence s
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
   return operations_.ReduceGradients(sequence, *plan, operation.layer);
-}
-
-Failure LocalExecutor::Operate(const LocalPrepareDispatch& operation, Sequence sequence) {
-  if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
-  return operations_.PrepareDispatch(sequence, TargetName(operation.plan),
-                                     {arena_.topk_experts, operation.token_count, arena_.plan});
-}
-
-Failure LocalExecutor::Operate(const LocalPreparePublication& operation, Sequence) {
-  std::string token;
-  if (operation.token) token.assign(operation.token->begin(), operation.token->end());
-  return operations_.PreparePublication(
-      TargetName(operation.plan), operation.route_weights ? arena_.route_weights : nullptr,
-      operation.route_weights, operation.token ? &token : nullptr);
-}
-
-Failure LocalExecutor::Operate(const LocalStoreRows& operation, Sequence) {
-  return operations_.StoreRows(TargetName(operation.plan), arena_.hidden);
-}
-
-Failure LocalExecutor::Operate(const LocalPublish& operation, Sequence sequence) {
-  if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
-  RankOperations::Dispatched published = operations_.Publish(sequence, TargetName(operation.plan));
-  if (!published.plan) return std::move(published.failure);
-  KeepPlan(operation.plan, std::move(published.plan), /*made=*/true);
-  return Failure();
 }
 
 absl::StatusOr<PlanPtr> LocalExecutor::FindPlan(LocalPlanId id) const {

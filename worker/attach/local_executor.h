@@ -54,7 +54,7 @@ class LocalExecutor {
   uint64_t in_collective() const { return in_collective_.load(std::memory_order_acquire); }
   Sequence last_sequence() const { return Sequence(next_sequence_.value - 1); }
   size_t plan_count() const { return plans_.size(); }
-  // Plans die before the data path that made them; a target with the attachment.
+  // Plans die before the data path that made them; a target and a source view with the attachment.
   void Clear();
 
  private:
@@ -70,6 +70,8 @@ class LocalExecutor {
     PlanPtr plan;
     PlanPtr replaced;  // that was kept there before, or null
     bool makes_plan = false;
+    bool makes_source = false;
+    KeptSource source_before;  // where it makes one
   };
 
   void Start(const CommandEntry& entry, const absl::StatusOr<LocalCommand>& command);
@@ -96,6 +98,8 @@ class LocalExecutor {
   Failure Operate(const LocalPreparePublication& operation, Sequence sequence);
   Failure Operate(const LocalStoreRows& operation, Sequence sequence);
   Failure Operate(const LocalPublish& operation, Sequence sequence);
+  Failure Operate(const LocalPrepareSource& operation, Sequence sequence);
+  Failure Operate(const LocalMaterialise& operation, Sequence sequence);
 
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;

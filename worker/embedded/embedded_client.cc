@@ -53,7 +53,8 @@ absl::Status EmbeddedClient::MapRegions(EmbeddedAttachment& attachment) {
   }
   for (const auto& [part, region] :
        {std::pair{AttachPart::kArena, &arena_}, std::pair{AttachPart::kShardRows, &rows_},
-        std::pair{AttachPart::kGradients, &gradients_}, std::pair{AttachPart::kSlots, &slots_}}) {
+        std::pair{AttachPart::kGradients, &gradients_}, std::pair{AttachPart::kSlots, &slots_},
+        std::pair{AttachPart::kSource, &source_}}) {
     const size_t index = static_cast<size_t>(part);
     if (reply.size_bytes[index] == 0) continue;
     absl::StatusOr<SharedRegion> mapped = SharedRegion::Map(
@@ -97,6 +98,11 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
   }
   const WeightsShape weights = shape_.weights();
   memory_.slots = {weights, WeightsLayout::Slots(weights, geometry.slots), slots_.data()};
+  if (shape_.source_storage) {
+    const absl::StatusOr<AccessSet> access = AccessSet::Parse(reply.source_access);
+    if (!access.ok()) return access.status();
+    memory_.source = SourceAt(geometry, shape_.hidden, source_.data(), *access);
+  }
   if (device_) memory_.device = device_->index;
   memory_.peer_rows = peers_.rows(memory_.rows.data());
   memory_.peer_access = kFullAccess;
@@ -159,7 +165,7 @@ absl::Status EmbeddedClient::Detach() {
   absl::Status status;
   // A page that streams have used stays as it is: the device may still look at it.
   if (stream_link_ == nullptr) status.Update(page_.MakePrivate());
-  for (SharedRegion* region : {&arena_, &rows_, &gradients_, &slots_}) {
+  for (SharedRegion* region : {&arena_, &rows_, &gradients_, &slots_, &source_}) {
     status.Update(region->MakePrivate());
   }
   status.Update(peers_.MakePrivate());

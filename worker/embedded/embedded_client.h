@@ -70,8 +70,8 @@ class EmbeddedClient final : public RankClient {
   SharedMapping page_;
   absl::optional<SharedDevice> device_;  // of the memory below; none: the host's
   SharedRegion arena_, rows_;
-  SharedRegion gradients_, slots_;  // empty where there are none
-  PeerRows peers_;                  // likewise
+  SharedRegion gradients_, slots_, source_;  // empty where there are none
+  PeerRows peers_;                           // likewise
   CommandPageIdentity identity_;
   RankMemory memory_;
   absl::optional<CommandProducer> producer_;

@@ -125,8 +125,9 @@ absl::Status BufferMemory::AllocateOwn(const Interrupt* stop) {
     if (absl::Status status = check_wanted(); !status.ok()) return status;
   }
   if (shape_.source_storage) {
+    // As the gradients.
     absl::StatusOr<std::unique_ptr<Memory>> source =
-        backend_.AllocateShared(SourceBytes(shape_), PeerAccess::kReadOnly);
+        backend_.AllocateShared(SourceBytes(shape_), PeerAccess::kReadWrite);
     if (!source.ok()) return source.status();
     own.source = *std::move(source);
     if (absl::Status status = check_wanted(); !status.ok()) return status;

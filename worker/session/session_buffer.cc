@@ -186,6 +186,11 @@ PartPlace SessionBuffer::slots_place() const {
   return slots == nullptr ? PartPlace() : PartPlace{slots->descriptor(), slots->size_bytes()};
 }
 
+PartPlace SessionBuffer::source_place() const {
+  const Memory* source = memory_->own_source();
+  return source == nullptr ? PartPlace() : PartPlace{source->descriptor(), source->size_bytes()};
+}
+
 absl::Status SessionBuffer::BeginGuestOperation() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;

@@ -125,6 +125,7 @@ class SessionBuffer {
   std::vector<int> peer_rows_descriptors() const { return memory_->peer_rows_descriptors(); }
   PartPlace gradients_place() const;
   PartPlace slots_place() const;
+  PartPlace source_place() const;
   // Around an operation of the guest, which has site() for itself between them. On failure it runs
   // none: the buffer was aborted.
   absl::Status BeginGuestOperation();

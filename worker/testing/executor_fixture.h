@@ -24,6 +24,7 @@ class LocalExecutorTest : public ::testing::Test {
     shape_.intermediate = 8;
     shape_.layers = 2;
     shape_.gradients = true;
+    shape_.source_storage = true;
     memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
     DataPathOptions options;
     options.geometry = shape_.geometry;

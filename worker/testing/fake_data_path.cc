@@ -275,6 +275,7 @@ absl::StatusOr<SourcePtr> FakeDataPath::PrepareSource(Sequence sequence, const S
     return status;
   }
   living_source_.Set(sequence);
+  if (input.plan.sequence != nullptr) WritePlan(*ReadPlan(nullptr), sequence, input.plan);
   return std::make_shared<const FakeSource>(
       ObjectTag{options_.buffer, options_.generation, sequence}, options_.rank, living_source_,
       input.token_count);
