@@ -124,6 +124,25 @@ perigee_slots SlotsOf(const LocalClient& client) {
   return slots;
 }
 
+absl::Status GetSource(const LocalClient& client, const char* needed, perigee_source& source) {
+  if (source.struct_bytes < sizeof(perigee_source)) {
+    return absl::InvalidArgumentError(absl::StrCat("source has struct_bytes ", source.struct_bytes,
+                                                   ", expected at least ", sizeof(perigee_source)));
+  }
+  absl::StatusOr<AccessSet> access = AccessSet();
+  if (needed != nullptr) access = AccessSet::Parse(needed);
+  if (!access.ok()) return access.status();
+  const absl::StatusOr<RankSource> found = client.TakeSource(*access);
+  if (!found.ok()) return found.status();
+  const uint32_t struct_bytes = source.struct_bytes;
+  source = perigee_source{};
+  source.struct_bytes = struct_bytes;
+  found->access.ToString().copy(source.access, PERIGEE_ACCESS_BYTES - 1);
+  source.tokens = reinterpret_cast<uint16_t*>(found->hidden.data());
+  source.route_weights = found->route_weights.data();
+  return absl::OkStatus();
+}
+
 absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
                     perigee_attachment& attachment) {
   const absl::StatusOr<v1::AttachTicket> ticket =
@@ -240,21 +259,11 @@ int perigee_get_slots(perigee_attachment* attachment, perigee_slots* slots, peri
   return TellStatus(absl::OkStatus(), error);
 }
 
-int perigee_peer_rows(perigee_attachment* attachment, int32_t rank, uint16_t** rows,
-                      perigee_error* error) {
+int perigee_get_source(perigee_attachment* attachment, const char* needed, perigee_source* source,
+                       perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
-  if (rows == nullptr) return TellNull("rows", error);
-  const auto found = attachment->client->memory().TakePeerRows(
-      {perigee::Access::kLoad, perigee::Access::kStore, perigee::Access::kBulkCopy});
-  if (!found.ok()) return TellStatus(found.status(), error);
-  const auto ranks = static_cast<int32_t>(found->size());
-  if (rank < 0 || rank >= ranks) {
-    return TellStatus(
-        absl::InvalidArgumentError(absl::StrCat("rank is ", rank, ", expected 0 to ", ranks - 1)),
-        error);
-  }
-  *rows = reinterpret_cast<uint16_t*>((*found)[rank]);
-  return TellStatus(absl::OkStatus(), error);
+  if (source == nullptr) return TellNull("source", error);
+  return TellStatus(perigee::GetSource(*attachment->client, needed, *source), error);
 }
 
 int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
@@ -341,6 +350,19 @@ int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* 
 int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                     perigee_error* error) {
   return perigee::Submit(attachment, perigee::LocalPublish{LocalPlanId(plan)}, command, error);
+}
+
+int perigee_prepare_source(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                           int32_t copy_tokens, int32_t copy_weights, uint64_t* command,
+                           perigee_error* error) {
+  const perigee::LocalPrepareSource prepare{LocalPlanId(plan), token_count, copy_tokens != 0,
+                                            copy_weights != 0};
+  return perigee::Submit(attachment, prepare, command, error);
+}
+
+int perigee_materialise(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                        perigee_error* error) {
+  return perigee::Submit(attachment, perigee::LocalMaterialise{LocalPlanId(plan)}, command, error);
 }
 
 int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,

@@ -53,10 +53,12 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   shape.set_weight_format(WireFormat(given.weight_format));
   shape.set_weight_scales(given.weight_scales != 0);
   shape.set_refetch(given.refetch != 0);
-  if (given.struct_bytes < offsetof(perigee_buffer_shape, peer_store) + sizeof(given.peer_store)) {
-    return shape;
-  }
+  constexpr size_t kPeersAt = offsetof(perigee_buffer_shape, peer_store);
+  if (given.struct_bytes < kPeersAt + sizeof(given.peer_store)) return shape;
   shape.set_peer_store(given.peer_store != 0);
+  constexpr size_t kSourceAt = offsetof(perigee_buffer_shape, source_storage);
+  if (given.struct_bytes < kSourceAt + sizeof(given.source_storage)) return shape;
+  shape.set_source_storage(given.source_storage != 0);
   return shape;
 }
 

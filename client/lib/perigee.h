@@ -19,57 +19,17 @@
 
 #include <stdint.h>
 
+#include "client/lib/perigee_error.h"
+#include "client/lib/perigee_streams.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 5
+#define PERIGEE_API_VERSION 6
 // That the library was built with.
 uint32_t perigee_api_version(void);
-
-// ---- Errors ----
-
-// The codes of gRPC.
-enum {
-  PERIGEE_OK = 0,
-  PERIGEE_CANCELLED = 1,
-  PERIGEE_UNKNOWN = 2,
-  PERIGEE_INVALID_ARGUMENT = 3,   // the request itself is wrong
-  PERIGEE_DEADLINE_EXCEEDED = 4,  // a wait was over, or a rank did not arrive in time
-  PERIGEE_NOT_FOUND = 5,
-  PERIGEE_ALREADY_EXISTS = 6,
-  PERIGEE_PERMISSION_DENIED = 7,
-  PERIGEE_RESOURCE_EXHAUSTED = 8,   // too little memory, or as many commands as there can be
-  PERIGEE_FAILED_PRECONDITION = 9,  // not in this state: another generation, a dead object
-  PERIGEE_ABORTED = 10,
-  PERIGEE_OUT_OF_RANGE = 11,
-  PERIGEE_UNIMPLEMENTED = 12,
-  PERIGEE_INTERNAL = 13,
-  PERIGEE_UNAVAILABLE = 14,  // a rank or the worker was lost, or nobody answers
-  PERIGEE_DATA_LOSS = 15,    // the shared memory holds what nobody writes
-  PERIGEE_UNAUTHENTICATED = 16
-};
-
-#define PERIGEE_MESSAGE_BYTES 1024
-#define PERIGEE_REASON_BYTES 24
-#define PERIGEE_NAME_BYTES 256
-
-// Ranks and sequences are -1 and 0 where none is meant.
-typedef struct perigee_error {
-  uint32_t struct_bytes;  // sizeof(perigee_error), by the caller; 0 is taken as version 1's
-  int32_t code;
-  uint64_t generation;                   // that the operation ran in
-  uint64_t sequence;                     // of the operation
-  uint64_t lost_ranks[2];                // bit r % 64 of word r / 64: the group lost rank r
-  int32_t rank;                          // that speaks
-  int32_t awaited_rank;                  // that was waited for
-  int32_t token;                         // of a route that cannot be
-  int32_t k;                             // likewise
-  char operation[PERIGEE_REASON_BYTES];  // dispatch, combine, ...; empty where none is meant
-  char reason[PERIGEE_REASON_BYTES];     // stable word: RANK_LOST, BAD_ROUTE, ...; may be empty
-  char message[PERIGEE_MESSAGE_BYTES];   // one line for people
-} perigee_error;
 
 // ---- Cluster ----
 
@@ -77,20 +37,21 @@ typedef struct perigee_cluster perigee_cluster;
 
 // The letters are those of docs/planning.md.
 typedef struct perigee_buffer_shape {
-  uint32_t struct_bytes;  // sizeof(perigee_buffer_shape), by the caller
-  int32_t tokens;         // S, of one rank
-  int32_t hidden;         // H, a multiple of 8
-  int32_t topk;           // K
-  int32_t experts;        // E, a multiple of R
-  int32_t slots;          // B, prefetch slots of one rank; -1: E / R
-  int32_t token_padding;  // P; 0: 128
-  int32_t intermediate;   // H', a multiple of 8; 0: the buffer keeps no weights
-  int32_t layers;         // 0 exactly where H' is
-  int32_t gradients;      // since version 2: whether gradients are kept; needs layers and B >= E/R
-  int32_t weight_format;  // since version 4: PERIGEE_WEIGHTS_...
-  int32_t weight_scales;  // since version 4: whether block scales come with them; not with bf16
-  int32_t refetch;        // since version 4: programs only, whether stale slots are fetched again
-  int32_t peer_store;  // since version 5: whether clients get other ranks' rows (perigee_peer_rows)
+  uint32_t struct_bytes;   // sizeof(perigee_buffer_shape), by the caller
+  int32_t tokens;          // S, of one rank
+  int32_t hidden;          // H, a multiple of 8
+  int32_t topk;            // K
+  int32_t experts;         // E, a multiple of R
+  int32_t slots;           // B, prefetch slots of one rank; -1: E / R
+  int32_t token_padding;   // P; 0: 128
+  int32_t intermediate;    // H', a multiple of 8; 0: the buffer keeps no weights
+  int32_t layers;          // 0 exactly where H' is
+  int32_t gradients;       // since version 2: whether gradients are kept; needs layers and B >= E/R
+  int32_t weight_format;   // since version 4: PERIGEE_WEIGHTS_...
+  int32_t weight_scales;   // since version 4: whether block scales come with them; not with bf16
+  int32_t refetch;         // since version 4: programs only, whether stale slots are fetched again
+  int32_t peer_store;      // since version 5: whether clients get other ranks' rows
+  int32_t source_storage;  // since version 6: whether there is an owner-sharded source
 } perigee_buffer_shape;
 
 // What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of
@@ -149,7 +110,6 @@ int perigee_issue_tokens(perigee_cluster* cluster, const char* buffer, int32_t r
                          uint8_t* tokens, perigee_error* error);
 
 // ---- Attachment ----
-
 typedef struct perigee_attachment perigee_attachment;
 
 // Where an attachment's memory is.
@@ -172,7 +132,6 @@ typedef struct perigee_memory {
   int32_t layers;
   uint64_t generation;
   int64_t rows;  // NvS
-
   // Read by operations, from the command to its end.
   uint16_t* input_tokens;      // [S, H] bf16
   int32_t* input_routes;       // [S, K] experts, -1: masked
@@ -183,14 +142,13 @@ typedef struct perigee_memory {
   // The shard: written by dispatch, then the process's own until the next operation on it.
   uint16_t* shard_rows;        // [NvS, H] bf16
   float* shard_route_weights;  // [NvS]
-  // The plan of the last dispatch or prepare_dispatch that made one, as docs/planning.md has it.
+  // The plan of the last dispatch, prepare_dispatch or prepare_source that made one.
   const int32_t* plan_dst;               // [S, K]
   const int32_t* plan_cu_seqlens;        // [E + B]
   const int32_t* plan_zero_fill_ranges;  // [E + B, 2]
   const int32_t* plan_experts_to_copy;   // [R, B]
   const int32_t* plan_load;              // [R] rows that each rank computes
   const int32_t* plan_home_load;         // [R]
-
   // Since version 2. With PERIGEE_MEMORY_CUDA all pointers above are addresses of the device.
   int32_t kind;                                 // PERIGEE_MEMORY_...
   int32_t device;                               // CUDA's index in this process; -1: the host
@@ -334,7 +292,6 @@ int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* com
 // Programs, since version 5: commands that are handed over together, as those of a step are. What
 // is given between begin and submit is kept; each command has its number at once, which nobody can
 // wait for yet. A stream that is followed meanwhile is followed by the first of them; there is one.
-
 // FAILED_PRECONDITION: one has begun already.
 int perigee_begin_program(perigee_attachment* attachment, perigee_error* error);
 // Hands all of it to the worker, which is woken once, or nothing, whatever becomes of this process.
@@ -347,6 +304,26 @@ int perigee_submit_program(perigee_attachment* attachment, perigee_error* error)
 // begun.
 int perigee_drop_program(perigee_attachment* attachment, perigee_error* error);
 
+// An owner-sharded source, since version 6 (docs/source.md), of a buffer with source_storage.
+#define PERIGEE_ACCESS_BYTES 40
+typedef struct perigee_source {       // this rank's source shard: every rank may fetch from it
+  uint32_t struct_bytes;              // sizeof(perigee_source), by the caller
+  char access[PERIGEE_ACCESS_BYTES];  // what is legal there: "load, store, bulk_copy, atomics"
+  uint16_t* tokens;                   // [S, H] bf16
+  float* route_weights;               // [S, K]
+} perigee_source;
+// needed: what the caller does there, in those words, or NULL. INVALID_ARGUMENT: less is legal.
+int perigee_get_source(perigee_attachment* attachment, const char* needed, perigee_source* source,
+                       perigee_error* error);
+// Collective. Plans by the first token_count rows of the input routes, and makes the plan's source
+// view; the last view is over. What is not copied from the input lies in the source shard.
+int perigee_prepare_source(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
+                           int32_t copy_tokens, int32_t copy_weights, uint64_t* command,
+                           perigee_error* error);
+// Collective. Fetches by the plan's view: as dispatch leaves the shard. STALE_OBJECT: it is over.
+int perigee_materialise(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
+                        perigee_error* error);
+
 // Waits until a command has ended, and returns how: its failure is the call's. duration_ns, which
 // may be NULL: how long the worker took. DEADLINE_EXCEEDED with the reason UNDER_WAY: it has not
 // ended in timeout_ns. OUT_OF_RANGE with the reason UNKNOWN_COMMAND: nothing was handed over under
@@ -354,37 +331,6 @@ int perigee_drop_program(perigee_attachment* attachment, perigee_error* error);
 // attachment; no command ends any more.
 int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
                  int64_t* duration_ns, perigee_error* error);
-
-// ---- Streams of the GPU, since version 2 ----
-//
-// For PERIGEE_MEMORY_CUDA, FAILED_PRECONDITION else. stream: a cudaStream_t or CUstream of the
-// attachment's device; NULL: the legacy default stream. None of these waits for the device.
-
-// The next command handed over begins when all that `stream` has been given so far has ended. Where
-// it has not in half the buffer's operation timeout, the command ends with DEADLINE_EXCEEDED.
-int perigee_follow_stream(perigee_attachment* attachment, void* stream, perigee_error* error);
-// What `stream` is given from here on waits until the command has ended, well or not (perigee_wait
-// tells), or the attachment has.
-int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t command,
-                        perigee_error* error);
-// Since version 3. Remembers how far `stream` has come, in the place of what was remembered before;
-// the stream may go afterwards.
-int perigee_mark_stream(perigee_attachment* attachment, void* stream, perigee_error* error);
-// Since version 3. What `stream` is given from here on waits for what was remembered; for nothing,
-// where nothing was.
-int perigee_hold_for_mark(perigee_attachment* attachment, void* stream, perigee_error* error);
-// Copies in the order of the stream, between addresses of the device and of the host.
-int perigee_copy(perigee_attachment* attachment, void* stream, void* to, const void* from,
-                 uint64_t bytes, perigee_error* error);
-// done: 1 where all that `stream` has been given has ended, else 0.
-int perigee_stream_done(perigee_attachment* attachment, void* stream, int32_t* done,
-                        perigee_error* error);
-// Zeroed memory of the device, given back by perigee_free: any number of bytes but 0. It may
-// outlive the attachment.
-int perigee_allocate(perigee_attachment* attachment, uint64_t bytes, void** memory,
-                     perigee_error* error);
-// NULL is fine. Waits for the device.
-void perigee_free(void* memory);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -18,6 +18,8 @@ _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) 
 _Static_assert(offsetof(perigee_weights, format) == 40, "");
 _Static_assert(offsetof(perigee_slots, gate) == 16 && sizeof(perigee_slots) >= 64, "");
 _Static_assert(offsetof(perigee_weights, down_scales) == 64, "");
+_Static_assert(offsetof(perigee_buffer_shape, source_storage) == 56, "");
+_Static_assert(offsetof(perigee_source, tokens) == 48 && sizeof(perigee_source) >= 64, "");
 _Static_assert(offsetof(perigee_memory, input_tokens) == 64, "");
 _Static_assert(offsetof(perigee_memory, plan_home_load) == 160, "");
 _Static_assert(offsetof(perigee_memory, kind) == 168 && sizeof(perigee_memory) >= 224, "");
@@ -58,6 +60,7 @@ static void refuses_attachments_that_are_none(void) {
   perigee_gradients gradients;
   perigee_slots slots;
   uint16_t* rows = NULL;
+  perigee_source source;
   uint64_t command = 0;
   int32_t done = 0;
   void* address = &command;
@@ -66,6 +69,9 @@ static void refuses_attachments_that_are_none(void) {
       perigee_get_gradients(NULL, 0, &gradients, &error),
       perigee_get_slots(NULL, &slots, &error),
       perigee_peer_rows(NULL, 0, &rows, &error),
+      perigee_get_source(NULL, "load", &source, &error),
+      perigee_prepare_source(NULL, 1, 0, 1, 1, &command, &error),
+      perigee_materialise(NULL, 1, &command, &error),
       perigee_leave(NULL, &error),
       perigee_empty(NULL, &command, &error),
       perigee_dispatch(NULL, 1, 0, 0, &command, &error),

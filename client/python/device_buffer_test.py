@@ -253,6 +253,22 @@ class DeviceBufferTest(unittest.TestCase):
             self.assertEqual((part.address, part.shape, part.dtype),
                              (array.ctypes.data, array.shape, "uint8"))
 
+    def test_a_source_is_the_devices_and_is_prepared_behind_the_stream(self):
+        for view, shape, dtype in zip(self.buffer.source_views("store"), ((S, H), (S, K)),
+                                      ("bfloat16", "float32"), strict=True):
+            self.assertEqual((view.shape, view.dtype), (shape, dtype))
+        hidden, weights, routes = self.inputs()
+        self.assertEqual(self.take_log(), ["source for store"])
+        view, event = self.buffer.prepare_source(routes, hidden, weights, async_finish=True, stream=4)
+        self.assertEqual(self.take_log(), [
+            "caller's to input_routes on 4", "caller's to input_tokens on 4",
+            "caller's to input_route_weights on 4", "follow 4", "prepare_source"])
+        event.wait(4)
+        self.take_log()
+        self.buffer.materialise(view, zero_copy=True, router_weights_zero_copy=True,
+                                async_finish=True, stream=4)
+        self.assertEqual(self.take_log(), ["follow 4", "materialise"])
+
     def test_what_is_published_goes_on_beside_the_producer(self):
         hidden, weights, routes = self.inputs()
         self.take_log()

@@ -78,6 +78,12 @@ class FakeAttachment:
         return tuple(tuple((array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape)
                            for array in arrays) for arrays in self.sums)
 
+    def source(self, needed):
+        self.log.append(f"source for {needed}")
+        self.owned = [numpy.full((S, H), 9, numpy.uint16), numpy.full((S, K), 4, numpy.float32)]
+        return ("load, store", *(array.ctypes.data_as(ctypes.POINTER(kind)) for array, kind in
+                                 zip(self.owned, (ctypes.c_uint16, ctypes.c_float))))
+
     def slots(self):
         self.packed = [numpy.full(shape, 3, numpy.uint8) for shape in ((B, H, 2), (B, H, 2), (B, 4, H))]
         return [(array.ctypes.data, array.shape, "uint8") for array in self.packed], None

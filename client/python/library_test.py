@@ -10,13 +10,14 @@ import unittest
 import perigee
 from perigee import _library
 
-HEADER = pathlib.Path("client/lib/perigee.h")
+HEADER = "".join(pathlib.Path("client/lib", name).read_text()
+                 for name in ("perigee_error.h", "perigee.h", "perigee_streams.h"))
 
 
 class LibraryTest(unittest.TestCase):
 
     def fields_in_header(self, struct):
-        body = re.search(r"typedef struct %s \{(.*?)\n\}" % struct, HEADER.read_text(), re.S)[1]
+        body = re.search(r"typedef struct %s \{(.*?)\n\}" % struct, HEADER, re.S)[1]
         body = re.sub(r"//.*", "", body)
         return re.findall(r"(\w+)(?:\[\w+\])?;", body)
 
@@ -26,7 +27,8 @@ class LibraryTest(unittest.TestCase):
                                ("perigee_weights", _library.WeightsStruct),
                                ("perigee_memory", _library.MemoryStruct),
                                ("perigee_gradients", _library.GradientsStruct),
-                               ("perigee_slots", _library.SlotsStruct)):
+                               ("perigee_slots", _library.SlotsStruct),
+                               ("perigee_source", _library.SourceStruct)):
             self.assertEqual([name for name, *_ in python._fields_], self.fields_in_header(struct))
 
     def test_fields_lie_where_c_has_them(self):
@@ -39,17 +41,19 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(_library.WeightsStruct.gate.offset, 16)
         self.assertEqual(_library.MemoryStruct.input_tokens.offset, 64)
         self.assertEqual(_library.MemoryStruct.plan_home_load.offset, 160)
+        self.assertEqual(_library.ShapeStruct.source_storage.offset, 56)
+        self.assertEqual(_library.SourceStruct.tokens.offset, 48)
         self.assertEqual(_library.GradientsStruct.home_gate.offset, 8)
         self.assertEqual(_library.SlotsStruct.gate.offset, 16)
         self.assertEqual(_library.GradientsStruct.slot_down.offset, 48)
 
     def test_every_function_of_the_header_is_known(self):
-        declared = set(re.findall(r"^(?:int|void|uint32_t) (perigee_\w+)\(", HEADER.read_text(), re.M))
+        declared = set(re.findall(r"^(?:int|void|uint32_t) (perigee_\w+)\(", HEADER, re.M))
         known = set(_library._SIGNATURES) | set(_library._ENDINGS) | {"perigee_api_version"}
         self.assertEqual(declared, known)
 
     def test_codes_are_the_headers(self):
-        codes = re.findall(r"^  PERIGEE_(\w+) = (\d+)", HEADER.read_text(), re.M)
+        codes = re.findall(r"^  PERIGEE_(\w+) = (\d+)", HEADER, re.M)
         self.assertEqual([(name, int(code)) for name, code in codes],
                          [(name, code) for code, name in enumerate(_library.CODE_NAMES)])
 

@@ -11,7 +11,8 @@ from perigee.device_buffer import DeviceBuffer, DeviceEvent
 from perigee.event import Event
 from perigee.plan import CommPlan
 from perigee.publication import DispatchTarget, PreparedPublication
+from perigee.source import SourceView
 
 __all__ = ["Buffer", "Cluster", "CommPlan", "DeviceArray", "DeviceBuffer", "DeviceEvent",
-           "DispatchTarget", "Event", "PerigeeError", "PreparedPublication", "from_bfloat16",
-           "to_bfloat16"]
+           "DispatchTarget", "Event", "PerigeeError", "PreparedPublication", "SourceView",
+           "from_bfloat16", "to_bfloat16"]

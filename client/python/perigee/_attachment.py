@@ -7,7 +7,7 @@ import numpy
 
 from perigee._library import (LIBRARY, MATRICES, WEIGHT_FORMATS, WEIGHT_SCALE_BLOCKS,
                               WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, PerigeeError,
-                              SlotsStruct, call)
+                              SlotsStruct, SourceStruct, call)
 
 
 class Attachment:
@@ -79,6 +79,14 @@ class Attachment:
                 return None
             raise
         return pointer
+
+    def source(self, needed):
+        """What is legal on the source shard, and the pointers of perigee_source: rows and route weights.
+        needed: the words of what the caller does there, or None."""
+        found = SourceStruct(struct_bytes=ctypes.sizeof(SourceStruct))
+        call("perigee_get_source", self._handle, None if needed is None else needed.encode(),
+             ctypes.byref(found))
+        return found.access.decode(), found.tokens, found.route_weights
 
     def array_at(self, pointer, shape, writable):
         element = pointer._type_

@@ -17,8 +17,9 @@ class HostArrays:
     def _gradients_at(self, pointer, shape):
         return self._attachment.array_at(pointer, shape, writable=True)
 
-    def _rows_at(self, pointer, shape):
-        return self._attachment.array_at(pointer, shape, writable=True)
+    def _shared_at(self, pointer, shape, dtype, writable):
+        del dtype  # the pointer's
+        return self._attachment.array_at(pointer, shape, writable)
 
     def _constant_at(self, address, shape, dtype):
         element = {"bfloat16": ctypes.c_uint16, "uint8": ctypes.c_uint8, "float32": ctypes.c_float}

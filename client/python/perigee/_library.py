@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 5
+API_VERSION = 6
 NAME_BYTES = 256
 TOKEN_BYTES = 96
 
@@ -32,7 +32,7 @@ class ShapeStruct(ctypes.Structure):
     """perigee_buffer_shape."""
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
         "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
-        "gradients", "weight_format", "weight_scales", "refetch", "peer_store")]
+        "gradients", "weight_format", "weight_scales", "refetch", "peer_store", "source_storage")]
 
 
 class WeightsStruct(ctypes.Structure):
@@ -83,6 +83,12 @@ class SlotsStruct(ctypes.Structure):
                     "gate", "up", "down", "gate_scales", "up_scales", "down_scales")]
 
 
+class SourceStruct(ctypes.Structure):
+    """perigee_source."""
+    _fields_ = [("struct_bytes", c_uint32), ("access", c_char * 40), ("tokens", POINTER(c_uint16)),
+                ("route_weights", POINTER(c_float))]
+
+
 # What each function takes before its perigee_error*.
 _NEW_COMMAND = POINTER(c_uint64)
 _SIGNATURES = {
@@ -99,6 +105,7 @@ _SIGNATURES = {
     "perigee_get_gradients": [c_void_p, c_int32, POINTER(GradientsStruct)],
     "perigee_get_slots": [c_void_p, POINTER(SlotsStruct)],
     "perigee_peer_rows": [c_void_p, c_int32, POINTER(POINTER(c_uint16))],
+    "perigee_get_source": [c_void_p, c_char_p, POINTER(SourceStruct)],
     "perigee_empty": [c_void_p, _NEW_COMMAND],
     "perigee_dispatch": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
     "perigee_dispatch_with_plan": [c_void_p, c_uint64, c_int32, c_int32, _NEW_COMMAND],
@@ -116,6 +123,8 @@ _SIGNATURES = {
     "perigee_begin_program": [c_void_p],
     "perigee_submit_program": [c_void_p],
     "perigee_drop_program": [c_void_p],
+    "perigee_prepare_source": [c_void_p, c_uint64, c_int32, c_int32, c_int32, _NEW_COMMAND],
+    "perigee_materialise": [c_void_p, c_uint64, _NEW_COMMAND],
     "perigee_follow_stream": [c_void_p, c_void_p],
     "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
     "perigee_mark_stream": [c_void_p, c_void_p],

@@ -13,18 +13,19 @@ from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
 from perigee.program import Programs
 from perigee.publication import DirectPublication
+from perigee.source import OwnerSource
 
 # Of the 64 commands whose ends the worker keeps.
 _MOST_UNDER_WAY = 48
 
 
-class Buffer(HostArrays, DirectPublication, Programs):
+class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
     tokens, H hidden size, K routes of a token, E experts, R ranks, B prefetch slots, NvS rows of the
     shard. Every rank calls the collective operations (dispatch, prefetch_weight, combine, reduce_grad,
-    barrier, prepare_dispatch, publish) in the same order. Operations run in the order of their calls.
+    barrier, prepare_dispatch, publish, prepare_source, materialise) in the same order. Operations run in the order of their calls.
     With async_finish=True a call returns before its operation has ended, with an Event; else it returns
     after it, and PerigeeError says what went wrong. Arguments that cannot be are a TypeError or ValueError before anything is started.
 

@@ -98,9 +98,10 @@ class DeviceBuffer(Buffer):
         address = ctypes.cast(pointer, ctypes.c_void_p).value
         return self._shown(DeviceArray(address, shape, "float32", self.device, self._attachment))
 
-    def _rows_at(self, pointer, shape):
+    def _shared_at(self, pointer, shape, dtype, writable):
+        del writable
         address = ctypes.cast(pointer, ctypes.c_void_p).value
-        return self._shown(DeviceArray(address, shape, "bfloat16", self.device, self._attachment))
+        return self._shown(DeviceArray(address, shape, dtype, self.device, self._attachment))
 
     def _constant_at(self, address, shape, dtype):
         return DeviceArray(address, shape, dtype, self.device, self._attachment)

@@ -90,7 +90,7 @@ class DirectPublication:
         if rank == self.rank:
             return self.hidden_nvsh_buffer_view
         pointer = self._attachment.peer_rows(rank)
-        return None if pointer is None else self._rows_at(pointer, (self.NvS, self.H))
+        return None if pointer is None else self._shared_at(pointer, (self.NvS, self.H), "bfloat16", writable=True)
 
     def prepare_dispatch(self, topk_experts_sk, tokens_per_expert=None, *, async_finish=False,
                          stream=None):
