@@ -1,5 +1,5 @@
 // The contract of RankClient, held against every way to a rank: remote, local, embedded. Direct
-// publication: publication_client_test.
+// publication: publication_client_test; an owner-sharded source: source_client_test.
 #include "client/lib/rank_client.h"
 
 #include <algorithm>
