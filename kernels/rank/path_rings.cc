@@ -52,16 +52,16 @@ absl::StatusOr<RingSlot> PathRings::TakeForDispatch(Sequence sequence) {
   if (absl::Status status = CheckShardFree(shape_); !status.ok()) return status;
   absl::StatusOr<RingSlot> slot = dispatch_output_.Acquire(sequence.value);
   if (!slot.ok()) return slot;
-  shape_.slot_live[slot->index] = LiveRows();
+  live_before_ = std::exchange(shape_.slot_live[slot->index], LiveRows());
   side_.UseSlot(slot->index);
   return slot;
 }
 
 void PathRings::EndDispatch(const RingSlot& slot, const absl::Status& status) {
   side_.UseSlot(-1);
-  if (!status.ok()) return Undo(true, slot);
+  if (!status.ok()) return Undo({0, true, slot, live_before_});
   if (shape_.live.target != Sequence()) shape_.live = LiveRows();
-  Note(true, slot);
+  Note(true, slot, live_before_);
 }
 
 absl::StatusOr<SlotDispatched> PathRings::Dispatch(Sequence sequence, const DispatchInput& input,
@@ -111,7 +111,7 @@ absl::StatusOr<RingSlot> PathRings::RunExperts(const RingSlot& slot, const PlanP
   }
   side_.UseSlot(-1);
   if (!status.ok()) {
-    if (output.identity != 0) Undo(true, output);
+    if (output.identity != 0) Undo({0, true, output});
     return status;
   }
   if (output.identity != 0) Note(true, output);
@@ -192,15 +192,18 @@ absl::StatusOr<SlotMemory> PathRings::MemoryOf(const RingSlot& slot) const {
   return SlotMemory{view.rows, view.row_weights};
 }
 
-void PathRings::Note(bool acquires, const RingSlot& slot) {
-  if (path_.queues()) steps_.push_back({side_.last_place(), acquires, slot});
+void PathRings::Note(bool acquires, const RingSlot& slot, const LiveRows& live_before) {
+  if (path_.queues()) steps_.push_back({side_.last_place(), acquires, slot, live_before});
 }
 
-void PathRings::Undo(bool acquires, const RingSlot& slot) {
-  SlotRing& ring = Of(slot.ring.kind);
-  if (!acquires) return ring.UndoRelease(slot);
-  ring.UndoAcquire(slot);
-  if (slot.ring.kind == RingKind::kDispatchOutput) shape_.slot_live[slot.index] = LiveRows();
+// Who had a slot before may get it back, with the rows that nobody has written over.
+void PathRings::Undo(const Step& step) {
+  SlotRing& ring = Of(step.slot.ring.kind);
+  if (!step.acquires) return ring.UndoRelease(step.slot);
+  ring.UndoAcquire(step.slot);
+  if (step.slot.ring.kind == RingKind::kDispatchOutput) {
+    shape_.slot_live[step.slot.index] = step.live_before;
+  }
 }
 
 void PathRings::Ended(uint32_t place) {
@@ -211,7 +214,7 @@ void PathRings::Ended(uint32_t place) {
 }
 
 void PathRings::UndoRest() {
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) Undo(step->acquires, step->slot);
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) Undo(*step);
   steps_.clear();
 }
 

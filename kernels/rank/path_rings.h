@@ -71,6 +71,7 @@ class PathRings final : public BufferRings {
     uint32_t place = 0;  // of the operation that it is a part of
     bool acquires = false;
     RingSlot slot;
+    LiveRows live_before = {};  // in an acquired dispatch-output slot, of who had it before
   };
 
   SlotRing& Of(RingKind kind) {
@@ -81,8 +82,8 @@ class PathRings final : public BufferRings {
   // Back to the shard; `status`: of the dispatch into the slot.
   void EndDispatch(const RingSlot& slot, const absl::Status& status);
   absl::Status CheckDispatchOutput(const RingSlot& slot) const;
-  void Note(bool acquires, const RingSlot& slot);
-  void Undo(bool acquires, const RingSlot& slot);
+  void Note(bool acquires, const RingSlot& slot, const LiveRows& live_before = {});
+  void Undo(const Step& step);
 
   DataPath& path_;
   RankShape& shape_;
@@ -91,6 +92,7 @@ class PathRings final : public BufferRings {
   SlotRing expert_output_;
   uint64_t expert_outputs_ = 0;         // acquired so far
   std::vector<Sequence> expert_plans_;  // of each expert-output slot, whose rows lie there
+  LiveRows live_before_;                // Step::live_before of the dispatch that is being called
   std::vector<Step> steps_;             // of operations that may still fail
 };
 

@@ -24,9 +24,12 @@ class Plan final : public PlanHandle {
 // Takes every operation and runs none.
 class QueueingPath final : public DataPath {
  public:
+  explicit QueueingPath(RankShape& shape) : shape_(shape) {}
+
   absl::StatusOr<PlanPtr> Dispatch(Sequence sequence, const DispatchInput&,
                                    const DispatchOutput&) override {
     ++queued;
+    shape_.live.rows = sequence;
     return std::make_shared<Plan>(sequence);
   }
   absl::Status DispatchWithPlan(Sequence, const PlanPtr&, const DispatchInput&,
@@ -65,6 +68,8 @@ class QueueingPath final : public DataPath {
     ++queued;
     return absl::OkStatus();
   }
+
+  RankShape& shape_;
 };
 
 class Side final : public RingSide {
@@ -119,7 +124,7 @@ class PathRingsTest : public ::testing::Test {
 
   RankShape shape_;
   BFloat16 slot_rows_[kSlots];
-  QueueingPath path_;
+  QueueingPath path_{shape_};
   Side side_;
   absl::optional<PathRings> rings_;
   SlotDispatched first_, second_, third_;
@@ -135,6 +140,7 @@ TEST_F(PathRingsTest, WhatIsBehindAFailureIsUndone) {
   EXPECT_EQ(rings_->Probe(output_), SlotState::kOver);
   EXPECT_EQ(rings_->Probe(third_.slot), SlotState::kOver);
   EXPECT_EQ(rings_->acquired(RingKind::kExpertOutput), 0);
+  EXPECT_EQ(shape_.slot_live[0].rows, Sequence(1)) << "its rows are there as before";
   // They go on as if the operations had not been called.
   EXPECT_EQ(Dispatch(4).slot.index, 1);
   EXPECT_EQ(RunExperts(first_).index, 0);

@@ -239,7 +239,7 @@ TEST_P(RingsLifetimesTest, ADispatchWaitsForTheLastReadOfItsSlot) {
 }
 
 TEST_P(RingsLifetimesTest, AReadThatDoesNotEndMakesAllRanksLeave) {
-  Start({.dispatch_slots = 1}, absl::Seconds(6));
+  Start({.dispatch_slots = 1}, absl::Seconds(20));
   const auto made = Dispatch();
   const auto word = rings(2).ReleaseByWord(made[2].slot);
   ASSERT_TRUE(word.ok()) << word.status();
