@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/lib/c_attachment.h"
 #include "client/lib/c_error.h"
 #include "kernels/device/caller_stream.h"
@@ -84,6 +85,13 @@ int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t c
                         perigee_error* error) {
   const absl::StatusOr<int> device = DeviceOf(attachment);
   if (!device.ok()) return TellStatus(device.status(), error);
+  const uint64_t next = attachment->client->next_command();
+  if (command >= next) {
+    // The stream would wait for what nobody has been given.
+    return TellStatus(absl::OutOfRangeError(absl::StrCat("command ", command, " of ", next,
+                                                         " has not been handed over")),
+                      "UNKNOWN_COMMAND", error);
+  }
   return TellStatus(attachment->client->MakeWait(StreamOf(stream), command), error);
 }
 

@@ -11,6 +11,7 @@ int perigee_begin_program(perigee_attachment* attachment, perigee_error* error) 
     return TellStatus(absl::FailedPreconditionError("a program has begun already"), error);
   }
   attachment->program.emplace();
+  attachment->followed.reset();
   return TellStatus(absl::OkStatus(), error);
 }
 
@@ -29,6 +30,7 @@ int perigee_submit_program(perigee_attachment* attachment, perigee_error* error)
 
 int perigee_drop_program(perigee_attachment* attachment, perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
+  if (attachment->program) attachment->followed.reset();
   attachment->program.reset();
   return TellStatus(absl::OkStatus(), error);
 }

@@ -136,12 +136,12 @@ absl::StatusOr<LocalClient::Shared> LocalClient::Receive(UnixSocket& socket,
                                                    " descriptors, expected ", parts));
   }
   Shared shared;
-  status = Map(*reply, RankId(ticket.rank()), std::move(message->descriptors), shared);
+  status = Map(*reply, ticket, std::move(message->descriptors), shared);
   if (!status.ok()) return status;
   return shared;
 }
 
-absl::Status LocalClient::Map(const AttachReply& reply, RankId rank,
+absl::Status LocalClient::Map(const AttachReply& reply, const v1::AttachTicket& ticket,
                               std::vector<FileDescriptor> descriptors, Shared& shared) {
   shared.rows_offset = reply.rows_offset;
   shared.row_weights_offset = reply.row_weights_offset;
@@ -175,10 +175,12 @@ absl::Status LocalClient::Map(const AttachReply& reply, RankId rank,
     if (!region.ok()) return region.status();
     *regions[index] = *std::move(region);
   }
+  if (!ticket.shape().peer_store()) return absl::OkStatus();
   descriptors.erase(descriptors.begin(), descriptors.begin() + parts.size());
-  absl::StatusOr<PeerRows> peers = PeerRows::Map(
-      std::move(descriptors), rank, reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)],
-      reply.rows_offset, shared.device);
+  absl::StatusOr<PeerRows> peers =
+      PeerRows::Map(std::move(descriptors), RankId(ticket.rank()),
+                    reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)],
+                    reply.rows_offset, shared.device);
   if (!peers.ok()) return peers.status();
   shared.peers = *std::move(peers);
   return absl::OkStatus();

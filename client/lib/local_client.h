@@ -127,7 +127,7 @@ class LocalClient final : public RankClient {
               Shared shared, CommandPage& page, const LocalClientOptions& options);
   static absl::StatusOr<Shared> Receive(UnixSocket& socket, const Geometry& geometry,
                                         const v1::AttachTicket& ticket, const WaitLimit& limit);
-  static absl::Status Map(const AttachReply& reply, RankId rank,
+  static absl::Status Map(const AttachReply& reply, const v1::AttachTicket& ticket,
                           std::vector<FileDescriptor> descriptors, Shared& shared);
   absl::Status CheckWorker() const;
   absl::StatusOr<StreamLink*> Link();

@@ -21,7 +21,7 @@ constexpr absl::Duration kLockPause = absl::Milliseconds(5);
 class FileLock {
  public:
   static absl::StatusOr<FileLock> Take(const std::string& path, absl::Duration wait) {
-    FileLock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    FileLock lock(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666));
     if (lock.fd_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
     const absl::Time deadline = absl::Now() + wait;
     while (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {

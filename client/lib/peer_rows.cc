@@ -10,6 +10,7 @@ absl::StatusOr<PeerRows> PeerRows::Map(std::vector<FileDescriptor> others, RankI
                                        size_t size_bytes, uint64_t rows_offset,
                                        const absl::optional<SharedDevice>& device) {
   PeerRows peers;
+  peers.mapped_ = true;
   peers.own_ = own;
   peers.rows_offset_ = rows_offset;
   for (FileDescriptor& descriptor : others) {
@@ -28,7 +29,7 @@ absl::StatusOr<PeerRows> PeerRows::Map(std::vector<FileDescriptor> others, RankI
 
 std::vector<BFloat16*> PeerRows::rows(BFloat16* own) const {
   std::vector<BFloat16*> rows;
-  if (others_.empty()) return rows;
+  if (!mapped_) return rows;
   for (const SharedRegion& region : others_) {
     rows.push_back(reinterpret_cast<BFloat16*>(region.data() + rows_offset_));
   }

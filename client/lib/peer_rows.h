@@ -26,12 +26,13 @@ class PeerRows {
                                       size_t size_bytes, uint64_t rows_offset,
                                       const absl::optional<SharedDevice>& device);
 
-  // [R] each rank's [NvS, H], the own at its place; empty where there are no others' here.
+  // [R] each rank's [NvS, H], the own at its place; empty of a buffer without peer_store.
   std::vector<BFloat16*> rows(BFloat16* own) const;
   // SharedRegion::MakePrivate.
   absl::Status MakePrivate();
 
  private:
+  bool mapped_ = false;
   RankId own_;
   uint64_t rows_offset_ = 0;
   std::vector<SharedRegion> others_;  // [R - 1]

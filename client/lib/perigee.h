@@ -109,8 +109,7 @@ int perigee_load_weights(perigee_cluster* cluster, const char* buffer, int32_t l
 int perigee_issue_tokens(perigee_cluster* cluster, const char* buffer, int32_t rank, int32_t count,
                          uint8_t* tokens, perigee_error* error);
 
-// ---- Attachment ----
-typedef struct perigee_attachment perigee_attachment;
+// ---- Attachment: perigee_attachment ----
 
 // Where an attachment's memory is.
 enum { PERIGEE_MEMORY_HOST = 0, PERIGEE_MEMORY_CUDA = 1 };
@@ -292,13 +291,13 @@ int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* com
 // Programs, since version 5: commands that are handed over together, as those of a step are. What
 // is given between begin and submit is kept; each command has its number at once, which nobody can
 // wait for yet. A stream that is followed meanwhile is followed by the first of them; there is one.
-// FAILED_PRECONDITION: one has begun already.
+// FAILED_PRECONDITION: one has begun already. A stream to be followed is forgotten.
 int perigee_begin_program(perigee_attachment* attachment, perigee_error* error);
 // Hands all of it to the worker, which is woken once, or nothing, whatever becomes of this process.
-// The commands run in their order, each as if it had been given alone: one that fails does not hold
-// up those behind it, which are refused where they need what it would have made.
-// RESOURCE_EXHAUSTED: there is not room for all of them yet. After a failure the program is as it
-// was.
+// The commands run in their order, and each has its own end. Where one fails, those behind it that
+// need what it would have made are refused; on a GPU so are all that are launched already: reason
+// DECLINED, they have moved nothing. RESOURCE_EXHAUSTED: there is not room for all of them yet.
+// After a failure the program is as it was.
 int perigee_submit_program(perigee_attachment* attachment, perigee_error* error);
 // Forgets it: no command of it runs, and their numbers are given again. Nothing where none has
 // begun.

@@ -19,7 +19,8 @@ typedef struct perigee_attachment perigee_attachment;  // of perigee.h
 // it has not in half the buffer's operation timeout, the command ends with DEADLINE_EXCEEDED.
 int perigee_follow_stream(perigee_attachment* attachment, void* stream, perigee_error* error);
 // What `stream` is given from here on waits until the command has ended, well or not (perigee_wait
-// tells), or the attachment has.
+// tells), or the attachment has. OUT_OF_RANGE with the reason UNKNOWN_COMMAND: it has not been
+// handed over.
 int perigee_hold_stream(perigee_attachment* attachment, void* stream, uint64_t command,
                         perigee_error* error);
 // Since version 3. Remembers how far `stream` has come, in the place of what was remembered before;

@@ -142,9 +142,10 @@ class RankClient {
     return SubmitProgram(absl::MakeConstSpan(&operation, 1));
   }
   // Submits a list, as a step has it, at once: all of it or nothing, whatever becomes of this
-  // process. They run in their order, each as if it were submitted alone: one that fails does not
-  // hold up those behind it, which are refused where they need what it would have made. The number
-  // of the first. Errors as Submit; INVALID_ARGUMENT: none, or more than kCommandSlots.
+  // process. They run in their order, as if each were submitted alone. Where one fails, those
+  // behind it that need what it would have made are refused; on a GPU so are all that are launched
+  // already: DECLINED, they have moved nothing. The number of the first. Errors as Submit;
+  // INVALID_ARGUMENT: none, or more than kCommandSlots.
   virtual absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) = 0;
   // How it ended. DEADLINE_EXCEEDED: it is still under way; OUT_OF_RANGE: no such command, or more
   // than kCommandSlots have followed it; FAILED_PRECONDITION: detached; else the way to the rank is

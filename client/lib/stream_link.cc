@@ -46,13 +46,14 @@ void StreamLink::LetGo() {
 absl::StatusOr<uint64_t> StreamLink::SubmitBehind(
     CUstream_st* stream, CommandProducer& producer,
     absl::Span<const LocalOperation> operations) const {
-  const absl::StatusOr<uint64_t> command =
-      producer.SubmitProgram(operations, /*awaits_inputs=*/true);
-  if (!command.ok()) return command;
-  absl::Status status =
-      words_->WriteOnStream(stream, &ReadyWord(page_, *command), ReadyValue(*command));
+  // Before the worker sees any of it: where the stream takes no word, nothing is submitted.
+  absl::Status status = producer.CheckRoomFor(operations.size());
+  const uint64_t first = producer.submitted();
+  if (status.ok()) {
+    status = words_->WriteOnStream(stream, &ReadyWord(page_, first), ReadyValue(first));
+  }
   if (!status.ok()) return status;
-  return command;
+  return producer.SubmitProgram(operations, /*awaits_inputs=*/true);
 }
 
 absl::Status StreamLink::AwaitCommand(CUstream_st* stream, uint64_t command) const {

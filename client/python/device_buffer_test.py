@@ -147,8 +147,17 @@ class DeviceBufferTest(unittest.TestCase):
                 event = self.buffer.barrier(async_finish=True)
                 self.buffer.barrier()
         self.assertEqual(self.take_log()[-1], "drop_program")
+        for look in (event.synchronize, lambda: event.wait(stream=3)):
+            with self.assertRaisesRegex(PerigeeError, "was not handed over"):
+                look()
+        with self.assertRaisesRegex(KeyError, "caller's own"):
+            with self.buffer.program():
+                *_, plan, _ = self.buffer.dispatch(*self.inputs(), **options)
+                raise KeyError("caller's own")
+        self.assertEqual(self.take_log()[-1], "drop_program")
         with self.assertRaisesRegex(PerigeeError, "was not handed over"):
-            event.synchronize()
+            plan.load
+        self.assertEqual(self.take_log(), [])
 
     def test_an_event_that_is_over_is_waited_for_alone(self):
         _, _, _, plan, event = self.buffer.dispatch(*self.inputs(), async_finish=True, stream=1)

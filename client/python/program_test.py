@@ -93,16 +93,38 @@ class ProgramTest(unittest.TestCase):
         for expected, found in zip(first, self.on_every_rank(step)):
             numpy.testing.assert_array_equal(found, expected)
 
+    def test_a_publication_in_a_dropped_program_is_still_to_be_published(self):
+        def step(buffer, mine):
+            prepared = buffer.prepare_publication(buffer.prepare_dispatch(mine.routes), mine.weights)
+            buffer.store_rows(prepared.target, mine.hidden)
+            with self.assertRaisesRegex(KeyError, "caller's own"):
+                with buffer.program():
+                    buffer.publish(prepared, zero_copy=True, async_finish=True)
+                    self.assertTrue(prepared.used)
+                    raise KeyError("caller's own")
+            self.assertFalse(prepared.used)
+            return buffer.publish(prepared)[0]
+
+        self.on_every_rank(step)
+
     def test_what_would_wait_within_is_refused(self):
         buffer, mine = self.buffers[0], self.inputs[0]
-        for call in (lambda: buffer.barrier(),
-                     lambda: buffer.barrier(async_finish=True).wait(),
-                     lambda: [buffer.dispatch(mine.hidden, None, mine.routes, async_finish=True)
-                              for _ in range(2)],
-                     lambda: [buffer.barrier(async_finish=True) for _ in range(49)]):
-            with self.assertRaisesRegex(ValueError, "before the program is handed over"):
+        plan = self.on_every_rank(lambda buffer, mine: self.layer(buffer, mine)[0][3])[0]
+        for call, text in (
+            (lambda: buffer.barrier(), "async_finish=True"),
+            (lambda: buffer.barrier(async_finish=True).wait(), "before the program is handed over"),
+            (lambda: [buffer.dispatch(mine.hidden, None, mine.routes, async_finish=True)
+                      for _ in range(2)], "before the program is handed over"),
+            (lambda: plan.clone(), "before or behind"),
+            (lambda: [buffer.barrier(async_finish=True) for _ in range(49)], "48 operations")):
+            with self.assertRaisesRegex(ValueError, text):
                 with buffer.program():
                     call()
+        # Caught within, too: the other ranks know of no barrier.
+        with self.assertRaisesRegex(ValueError, "was refused: none of it"):
+            with buffer.program():
+                with self.assertRaises(ValueError):
+                    buffer.barrier()
         with self.assertRaisesRegex(ValueError, "has begun already"):
             with buffer.program():
                 with buffer.program():

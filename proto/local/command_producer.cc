@@ -51,13 +51,17 @@ absl::optional<LocalCompletion> CommandProducer::End() {
   return *std::move(why);
 }
 
-absl::StatusOr<uint64_t> CommandProducer::SubmitProgram(absl::Span<const LocalOperation> operations,
-                                                        bool awaits_inputs) {
+absl::Status CommandProducer::CheckRoomFor(size_t count) {
   absl::Status status = Ended();
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> completed = Completed();
   if (!completed.ok()) return completed.status();
-  status = CheckRoom(operations.size(), submitted_ - *completed, *completed);
+  return CheckRoom(count, submitted_ - *completed, *completed);
+}
+
+absl::StatusOr<uint64_t> CommandProducer::SubmitProgram(absl::Span<const LocalOperation> operations,
+                                                        bool awaits_inputs) {
+  const absl::Status status = CheckRoomFor(operations.size());
   if (!status.ok()) return status;
   const uint64_t first = submitted_;
   for (const LocalOperation& operation : operations) {

@@ -51,6 +51,9 @@ class CommandProducer {
   absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations,
                                          bool awaits_inputs = false);
 
+  // Whether that many would be taken now, by the same errors. Room does not get less.
+  absl::Status CheckRoomFor(size_t count);
+
   // How the command at `position` ended; none while it has not. An error is about the way there,
   // not about the command: OUT_OF_RANGE, nothing was submitted there yet or its record has been
   // used again; DATA_LOSS or UNAVAILABLE, the page is damaged; else, the attachment is over and

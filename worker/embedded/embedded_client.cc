@@ -63,6 +63,7 @@ absl::Status EmbeddedClient::MapRegions(EmbeddedAttachment& attachment) {
     if (!mapped.ok()) return mapped.status();
     *region = *std::move(mapped);
   }
+  if (!shape_.peer_store) return absl::OkStatus();
   absl::StatusOr<PeerRows> peers = PeerRows::Map(
       std::move(attachment.peers), identity_.rank,
       reply.size_bytes[static_cast<size_t>(AttachPart::kShardRows)], reply.rows_offset, device_);

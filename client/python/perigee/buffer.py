@@ -11,12 +11,12 @@ from perigee._host_arrays import HostArrays
 from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
 from perigee.event import Event
 from perigee.plan import FIELDS, CommPlan
-from perigee.program import Programs
+from perigee.program import MOST_OPERATIONS, Programs
 from perigee.publication import DirectPublication
 from perigee.source import OwnerSource
 
 # Of the 64 commands whose ends the worker keeps.
-_MOST_UNDER_WAY = 48
+_MOST_UNDER_WAY = MOST_OPERATIONS
 
 
 class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
@@ -240,6 +240,8 @@ class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
 
     def clone_plan(self, plan):
         """CommPlan.clone."""
+        if self._program is not None:
+            raise ValueError("a plan is copied before or behind program(), not within")
         self._begin(None)
         copy = CommPlan(self, next(self._numbers), plan.tokens)
         copy.read(self._copy_plan(plan.arrays()))
@@ -331,14 +333,13 @@ class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
             self._hand_over("perigee_release_plan", self._released.popleft(), quiet=True)
 
     def _hand_over(self, name, *arguments, **options):
+        self._check_room_in_program()
         while len(self._under_way) >= _MOST_UNDER_WAY:
             self._await_first()
         self._before_command()
         event = self._new_event(self._attachment.submit(name, *arguments), **options)
         self._under_way.append(event)
-        if self._program is not None:
-            event.kept = True
-            self._program.append(event)
+        self._keep(event)
         return event
 
     def _await_first(self):
@@ -364,6 +365,7 @@ class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
     def _end(self, event, async_finish, results, async_results):
         if async_finish:
             return async_results
+        self._check_may_wait()
         while not event.over:
             self._await_first()
         event.wait()

@@ -170,6 +170,7 @@ class DeviceBuffer(Buffer):
     def _end(self, event, async_finish, results, async_results):
         if async_finish:
             return async_results
+        self._check_may_wait()
         self.join(event, self._stream)
         return results
 

@@ -23,6 +23,8 @@ class Event:
         # their values, too.
         self._await_earlier = await_earlier
         self.kept = False  # its program has not been handed over
+        self.on_drop = None  # called where that will not be
+        self._dropped = False
         self.over = False  # whether it is known to have ended, well or not
         self.told = False  # wait() has raised its failure
         self.uses = uses  # memory that nobody may write before this event is over
@@ -52,15 +54,21 @@ class Event:
         return self.over
 
     def check_handed_over(self):
-        """ValueError: it is one of a program that is being put together."""
+        """ValueError: it is one of a program that is being put together; what it was dropped with."""
+        if self._dropped:
+            self.told = True
+            raise self._error
         if self.kept:
             raise ValueError("an operation of a program is wanted to have ended before the program is "
                              "handed over: within program() calls have async_finish=True, and pass on "
                              "with zero_copy and plans what they leave")
 
     def drop(self, error):
-        """Its program was not handed over."""
-        self.kept, self.over, self._error, self._finish = False, True, error, None
+        """Its program was not handed over: nobody may wait for its number, which is given again."""
+        self.kept, self.over, self._dropped = False, True, True
+        self._error, self._finish = error, None
+        if self.on_drop is not None:
+            self.on_drop()
 
     def _await(self, timeout):
         try:

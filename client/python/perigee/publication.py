@@ -66,6 +66,10 @@ class PreparedPublication:
         """Its publish has been submitted."""
         self._used = True
 
+    def note_unused(self):
+        """The program of its publish was not handed over."""
+        self._used = False
+
 
 def _refusal(code_name, reason, target, buffer):
     message = (f"publication refused: {reason}: it is of rank {target.rank} of {target.buffer_name}, "
@@ -153,6 +157,7 @@ class DirectPublication:
         event = self._submit(uses, finish, "perigee_publish", number)
         # Not before: what fails up to here has left the publication as it was.
         prepared.note_used()
+        event.on_drop = prepared.note_unused
         target = prepared.target
         results = (rows, row_weights if prepared.has_weights else None, target.cu_seqlens, target.plan)
         return self._end(event, async_finish, results, results + (event,))
