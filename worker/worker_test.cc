@@ -149,7 +149,8 @@ class WorkerGroupTest : public ::testing::Test {
     for (int32_t rank = 0; rank < 2; ++rank) {
       const WorkerGroup::ReadResult output = group_.Read(rank, NamedTarget("output"));
       ASSERT_TRUE(output.status.ok()) << output.status.error_message();
-      EXPECT_LE(RelativeError(BFloat16Values(output.bytes), layer_.ExpectedOutput(rank)), 2e-3);
+      EXPECT_LE(RelativeError(BFloat16Values(output.bytes), layer_.ExpectedOutput(rank)),
+                kSmallLayerTolerance);
       EXPECT_EQ(group_.Read(rank, NamedTarget("gathered")).bytes, layer_.ExpectedGathered(rank));
     }
   }

@@ -1,11 +1,7 @@
 #!/usr/bin/python3
-"""perigee.Buffer on a cluster of this machine, one process a rank. The seed is printed; PERIGEE_SEED=n
-runs that one again."""
+"""perigee.Buffer on a cluster of this machine, one process a rank."""
 
 import gc
-import multiprocessing
-import os
-import random
 import unittest
 import warnings
 
@@ -14,9 +10,8 @@ import numpy
 import perigee
 import python_cluster
 import rank_steps
+from python_cluster import SEED
 from rank_steps import INTERMEDIATE, RANKS, B, E, H, K, S
-
-SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 
 
 def create_buffer(cluster, group, **options):
@@ -26,26 +21,15 @@ def create_buffer(cluster, group, **options):
 
 def run_ranks(address, buffer, *steps):
     """The results of every rank's steps, [rank][step], each rank in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(RANKS) as pool:
-        return pool.starmap_async(rank_steps.run,
-                                  [(address, buffer, rank, SEED, steps) for rank in range(RANKS)],
-                                  chunksize=1).get(python_cluster.STEP_SECONDS)
+    return python_cluster.run_ranks(rank_steps.run, RANKS, address, buffer, steps)
 
 
-class BufferTest(unittest.TestCase):
+class BufferTest(python_cluster.GroupTest):
 
-    @classmethod
-    def setUpClass(cls):
-        print(f"PERIGEE_SEED={SEED}", flush=True)
-        cls.services = python_cluster.TestCluster(RANKS)
-        cls.addClassCleanup(cls.services.stop)
-        cls.cluster = perigee.Cluster(cls.services.address)
-        cls.addClassCleanup(cls.cluster.close)
+    RANKS = RANKS
 
     def setUp(self):
-        self.group = self.cluster.create_group(RANKS)
-        self.addCleanup(self.cluster.delete_group, self.group)
+        super().setUp()
         self.buffer = create_buffer(self.cluster, self.group)
 
     def run_ranks(self, *steps):

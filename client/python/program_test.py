@@ -2,29 +2,25 @@
 """Operations of perigee.Buffer that are handed over together, one thread a rank."""
 
 import concurrent.futures
-import os
-import random
 import unittest
 
 import numpy
 
 import perigee
 import python_cluster
+from python_cluster import SEED
 from rank_steps import INTERMEDIATE, RANKS, B, E, H, Inputs, K, S
 
-SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 VERSION = 3
 
 
-class ProgramTest(unittest.TestCase):
+class ProgramTest(python_cluster.ClusterTest):
+
+    RANKS = RANKS
 
     @classmethod
     def setUpClass(cls):
-        print(f"PERIGEE_SEED={SEED}", flush=True)
-        cls.services = python_cluster.TestCluster(RANKS)
-        cls.addClassCleanup(cls.services.stop)
-        cls.cluster = perigee.Cluster(cls.services.address)
-        cls.addClassCleanup(cls.cluster.close)
+        super().setUpClass()
         group = cls.cluster.create_group(RANKS)
         cls.addClassCleanup(cls.cluster.delete_group, group)
         name = cls.cluster.create_buffer(group, S=S, H=H, K=K, E=E, B=B, token_padding=8,

@@ -1,14 +1,20 @@
 """A cluster of this machine for a test: `perigee up`, bounded in time, gone with the test."""
 
+import multiprocessing
 import os
+import random
 import selectors
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import unittest
+
+import perigee
 
 STEP_SECONDS = 60
+SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 
 
 class TestCluster:
@@ -62,3 +68,33 @@ class TestCluster:
 
     def __exit__(self, *_):
         self.stop()
+
+
+def run_ranks(run, ranks, address, buffer, steps):
+    """The results [rank] of run(address, buffer, rank, SEED, steps), each rank in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(ranks) as pool:
+        return pool.starmap_async(
+            run, [(address, buffer, rank, SEED, steps) for rank in range(ranks)],
+            chunksize=1).get(STEP_SECONDS)
+
+
+class ClusterTest(unittest.TestCase):
+    """With a cluster of RANKS workers. The seed is printed; PERIGEE_SEED=n runs that one again."""
+
+    RANKS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        print(f"PERIGEE_SEED={SEED}", flush=True)
+        cls.services = TestCluster(cls.RANKS)
+        cls.addClassCleanup(cls.services.stop)
+        cls.cluster = perigee.Cluster(cls.services.address)
+        cls.addClassCleanup(cls.cluster.close)
+
+
+class GroupTest(ClusterTest):
+    """And with a group of them all for each test."""
+
+    def setUp(self):
+        self.group = self.cluster.create_group(self.RANKS)
+        self.addCleanup(self.cluster.delete_group, self.group)

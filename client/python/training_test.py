@@ -1,10 +1,7 @@
 #!/usr/bin/python3
 """A training step of three layers on a cluster of this machine, one process a rank, against the same
-without any expert parallelism. The seed is printed; PERIGEE_SEED=n runs that one again."""
+without any expert parallelism."""
 
-import multiprocessing
-import os
-import random
 import unittest
 
 import numpy
@@ -12,9 +9,8 @@ import numpy
 import perigee
 import python_cluster
 import training_steps
+from python_cluster import SEED
 from training_steps import INTERMEDIATE, LAYERS, RANKS, VERSION, B, E, H, K, S, rounded
-
-SEED = int(os.environ.get("PERIGEE_SEED", random.randrange(2**31)))
 
 
 def relative_error(found, expected):
@@ -72,31 +68,17 @@ class Reference:
         return grad_in, grad_weights
 
 
-class TrainingTest(unittest.TestCase):
+class TrainingTest(python_cluster.GroupTest):
 
-    @classmethod
-    def setUpClass(cls):
-        print(f"PERIGEE_SEED={SEED}", flush=True)
-        cls.services = python_cluster.TestCluster(RANKS)
-        cls.addClassCleanup(cls.services.stop)
-        cls.cluster = perigee.Cluster(cls.services.address)
-        cls.addClassCleanup(cls.cluster.close)
-
-    def setUp(self):
-        self.group = self.cluster.create_group(RANKS)
-        self.addCleanup(self.cluster.delete_group, self.group)
+    RANKS = RANKS
 
     def create_buffer(self, **options):
         return self.cluster.create_buffer(self.group, S=S, H=H, K=K, E=E, token_padding=4,
                                           intermediate=INTERMEDIATE, layers=LAYERS, **options)
 
     def run_ranks(self, buffer, *steps):
-        context = multiprocessing.get_context("spawn")
-        with context.Pool(RANKS) as pool:
-            return pool.starmap_async(
-                training_steps.run,
-                [(self.services.address, buffer, rank, SEED, steps) for rank in range(RANKS)],
-                chunksize=1).get(python_cluster.STEP_SECONDS)
+        return python_cluster.run_ranks(training_steps.run, RANKS, self.services.address, buffer,
+                                        steps)
 
     def load_weights(self, buffer):
         for layer, matrices in enumerate(training_steps.make_weights(SEED)):

@@ -55,6 +55,10 @@ TEST(ShardLayoutTest, EachSlotAddsAnAreaOfRowsAndWeights) {
   const Geometry geometry = {.ranks = 2, .experts = 4, .tokens = 300, .topk = 5, .slots = 2};
   const ShardLayout without = ShardLayout::Create(geometry, 24);
   const ShardLayout with = ShardLayout::Create(geometry, 24, 3);
+  // Off, nothing is taken: the part ends with its weights, up to the granularity.
+  const size_t end = without.row_weights + geometry.logical_rows() * sizeof(float);
+  EXPECT_GE(without.size_bytes, end);
+  EXPECT_LT(without.size_bytes - end, kHostGranularityBytes);
   EXPECT_EQ(without.area_bytes, without.rows_bytes());
   EXPECT_EQ(with.words_bytes(), without.words_bytes());
   EXPECT_EQ(with.size_bytes, without.size_bytes + 3 * without.rows_bytes());

@@ -12,7 +12,7 @@ namespace perigee {
 
 // For commands to be submitted together, all or none, of which the oldest under way is the
 // `completed`th. INVALID_ARGUMENT: there is none, or more than can ever be under way;
-// RESOURCE_EXHAUSTED: more than there is room for now, naming the one to wait for.
+// RESOURCE_EXHAUSTED: there is no room for all of them before the one that is named has ended.
 inline absl::Status CheckRoom(size_t count, uint64_t under_way, uint64_t completed) {
   if (count == 0 || count > kCommandSlots) {
     return absl::InvalidArgumentError(absl::StrCat(count, " commands are to be submitted together,",

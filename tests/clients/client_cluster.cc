@@ -22,8 +22,6 @@ namespace perigee {
 namespace {
 
 constexpr absl::Duration kStep = absl::Seconds(60);
-// A sum is rounded to bf16 twice, by 2^-9 at most each time: of few tokens that is all there is.
-constexpr double kSumTolerance = 4e-3;
 constexpr int32_t kSmsOfWorker = 16;
 
 template <typename Value>
@@ -299,7 +297,7 @@ void FinishLayer(const SmallLayer& layer, RankClient& client, LocalPlanId plan) 
   ExpectDone(client, LocalCombine{plan, true});
   EXPECT_LE(
       RelativeError(BFloat16Values(BytesOf(memory, memory.output)), layer.ExpectedOutput(rank)),
-      kSumTolerance);
+      kSmallLayerTolerance);
   EXPECT_EQ(BytesOf(memory, memory.gathered_weights), layer.ExpectedGathered(rank));
 }
 

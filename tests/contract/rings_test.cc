@@ -173,11 +173,8 @@ TEST_P(RingsContractTest, SchedulesWithSeveralPendingGiveTheBitsOfLayersOneByOne
   }
 }
 
-// Off, nothing is taken: the shard is as large as it was.
-TEST_P(RingsContractTest, WithoutSlotsNothingIsTaken) {
-  const ShardLayout without = ShardLayout::Create(kGeometry, kRingShape.hidden);
-  const ShardLayout off = ShardLayout::Create(kGeometry, kRingShape.hidden, 0);
-  EXPECT_EQ(off.size_bytes, without.size_bytes);
+// What they take in memory: shard_layout_test.
+TEST_P(RingsContractTest, WithoutSlotsThereIsNoneToTake) {
   Start({});
   ExpectRefused(DispatchOn(0, Sequence(1)).status(), absl::StatusCode::kInvalidArgument,
                 "the buffer has no dispatch-output slots");

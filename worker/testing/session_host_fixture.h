@@ -59,7 +59,7 @@ class SessionHostTest : public ::testing::Test {
       if (rank + 1 == kRanks) {
         EXPECT_EQ(output, expected) << "a rank without tokens has zero rows";
       } else {
-        EXPECT_LE(RelativeError(output, expected), 2e-3) << "rank " << rank;
+        EXPECT_LE(RelativeError(output, expected), kSmallLayerTolerance) << "rank " << rank;
       }
       EXPECT_EQ(*group.Read(rank, NamedTarget("gathered")), layer_.ExpectedGathered(rank));
     }
