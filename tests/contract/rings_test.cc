@@ -59,17 +59,16 @@ TEST_P(RingsContractTest, RandomGroupsAreEqualToDispatch) {
 // A layer on each of many inputs, on one rank.
 constexpr int kInputs = 11;
 struct Layers {
-  const std::vector<std::vector<BFloat16>>& hidden;  // [inputs]
-  const RankInput& routes;
   ExpertWeights weights;
   const std::vector<Sequence>& sequences;  // three of each input, in the order in which they come
 };
 
-// With the rows of an input where they are taken from and put to.
+// With the rows of an input where they are taken from and put to. It outlives all operations of all
+// ranks: memory that comes or goes waits for the kernels of a device, which may wait for this rank.
 struct LayerMemory {
-  LayerMemory(Backend& on, const Layers& layers)
-      : routes(on, layers.routes.topk_experts), route_weights(on, layers.routes.route_weights) {
-    for (const auto& rows : layers.hidden) {
+  LayerMemory(Backend& on, const std::vector<std::vector<BFloat16>>& hidden, const RankInput& from)
+      : routes(on, from.topk_experts), route_weights(on, from.route_weights) {
+    for (const auto& rows : hidden) {
       in.emplace_back(on, rows);
       out.emplace_back(on, rows.size());
     }
@@ -153,16 +152,18 @@ TEST_P(RingsContractTest, SchedulesWithSeveralPendingGiveTheBitsOfLayersOneByOne
   const auto run = [&](int depth) {
     std::vector<Sequence> sequences;
     for (int i = 0; i < 3 * kInputs; ++i) sequences.push_back(group_->NextSequence());
-    std::vector<std::vector<std::vector<BFloat16>>> sums(kRanks);
+    std::deque<LayerMemory> memory;  // [R]
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      memory.emplace_back(backend(rank), hidden[rank], inputs_[rank]);
+    }
     ExpectOk(group_->OnAll([&](int32_t rank) {
-      const Layers layers = {hidden[rank], inputs_[rank], store_->WeightsOf(rank, 0, 1), sequences};
-      LayerMemory memory(backend(rank), layers);
+      const Layers layers = {store_->WeightsOf(rank, 0, 1), sequences};
       DataPath& path = group_->path(rank);
-      const absl::Status status = depth == kOneByOne ? RunOneByOne(path, layers, memory)
-                                                     : RunPending(path, layers, depth, memory);
-      sums[rank] = memory.Sums();
-      return status;
+      return depth == kOneByOne ? RunOneByOne(path, layers, memory[rank])
+                                : RunPending(path, layers, depth, memory[rank]);
     }));
+    std::vector<std::vector<std::vector<BFloat16>>> sums;  // [R][inputs]
+    for (const LayerMemory& of_rank : memory) sums.push_back(of_rank.Sums());
     return sums;
   };
   const auto wanted = run(kOneByOne);
