@@ -209,6 +209,7 @@ __global__ void __launch_bounds__(kDispatchThreads, 1)
   Send(path, send, true, shape, shared);
   const int32_t used = UsedRows(send.plan, path.geometry);
   goes_on = Leave(path, mark, grid);
+  if (blockIdx.x == 0 && threadIdx.x == 0) StoreRelease(&path.grid->sent, mark.sequence);
   LaunchDependents();
   if (goes_on) ListDuplicates(path, mark, planning.plan, used);
   // Not by lists that were found malformed.

@@ -100,6 +100,9 @@ struct GridWords {
   uint32_t next_own = 0;  // likewise, of the kernel that runs beside a dispatch or a combine
   uint32_t reserved = 0;
   uint64_t planned = 0;  // PlannedWord of the last dispatch that has got so far
+  // Of the last dispatch that made a plan: its sequence, once no rank has rows of it under way or
+  // it goes no further.
+  uint64_t sent = 0;
 };
 // Of a later dispatch it is greater.
 PERIGEE_HOST_DEVICE constexpr uint64_t PlannedWord(uint64_t sequence, bool goes_on) {

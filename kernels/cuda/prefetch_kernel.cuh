@@ -86,12 +86,12 @@ __device__ inline bool Fills(const PathView& path, const OperationMark& mark, ui
 // One block. Where a later dispatch has told of itself since, a failure of this one has stopped the
 // path.
 __global__ void __launch_bounds__(kSlotThreads)
-    BeginFillKernel(PathView path, OperationMark mark, uint64_t made_by, PlanView plan,
+    BeginFillKernel(PathView path, OperationMark mark, FillPace pace, PlanView plan,
                     const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
   __shared__ bool fills;
   if (threadIdx.x == 0) {
     const bool has_plan =
-        made_by == 0 || LoadAcquire(&path.grid->planned) != PlannedWord(made_by, false);
+        pace.made_by == 0 || LoadAcquire(&path.grid->planned) != PlannedWord(pace.made_by, false);
     fills = has_plan && !Stopped(path);
   }
   __syncthreads();
@@ -143,10 +143,22 @@ __device__ inline void CopySlots(const PathView& path, const OperationMark& mark
   }
 }
 
+// Returns when the dispatch has nothing under way any more, or has ended, which it does in any
+// case.
+__device__ inline void AwaitSent(const PathView& path, uint64_t made_by) {
+  if (threadIdx.x == 0) {
+    while (LoadAcquire(&path.grid->sent) < made_by) {
+    }
+  }
+  __syncthreads();
+}
+
 __global__ void __launch_bounds__(kCopyThreads, 1)
-    CopySlotsKernel(PathView path, OperationMark mark, PlanView plan,
+    CopySlotsKernel(PathView path, OperationMark mark, FillPace pace, PlanView plan,
                     const __grid_constant__ WeightsView weights, uint32_t* bad_slots) {
-  if (Fills(path, mark, bad_slots)) CopySlots(path, mark, plan, weights, bad_slots);
+  if (!Fills(path, mark, bad_slots)) return;
+  if (static_cast<int32_t>(blockIdx.x) >= pace.early_blocks) AwaitSent(path, pace.made_by);
+  CopySlots(path, mark, plan, weights, bad_slots);
 }
 
 // One thread, behind the exit barrier.

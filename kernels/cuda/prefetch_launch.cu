@@ -14,12 +14,12 @@ int LaunchPrefetch(const LaunchTarget& target, const PathView& path, const Opera
 }
 
 int LaunchFillSlots(const LaunchTarget& target, const PathView& path, const OperationMark& mark,
-                    uint64_t made_by, const PlanView& plan, const WeightsView& weights,
+                    const FillPace& pace, const PlanView& plan, const WeightsView& weights,
                     uint32_t* bad_slots) {
   cudaStream_t stream = target.stream;
-  BeginFillKernel<<<1, kSlotThreads, 0, stream>>>(path, mark, made_by, plan, weights, bad_slots);
+  BeginFillKernel<<<1, kSlotThreads, 0, stream>>>(path, mark, pace, plan, weights, bad_slots);
   CopySlotsKernel<<<target.sms, kCopyThreads, SlotStages::kSharedBytes, stream>>>(
-      path, mark, plan, weights, bad_slots);
+      path, mark, pace, plan, weights, bad_slots);
   CloseSlotsKernel<<<1, kSlotThreads, 0, stream>>>(path, mark, plan, weights, bad_slots);
   return cudaGetLastError();
 }

@@ -82,9 +82,12 @@ absl::Status FillSlotsBeside(CudaRank& rank, const OperationMark& mark, const Cu
                              const ExpertWeights& weights, bool with_plan) {
   LaunchTarget target = rank.target();
   target.stream = (*rank.lane.stream)->get();
-  const int error =
-      LaunchFillSlots(target, rank.view, mark, with_plan ? plan.tag().sequence.value : 0,
-                      plan.view(), ViewOf(rank, weights), rank.bad_slots);
+  FillPace pace;
+  if (with_plan) pace.made_by = plan.tag().sequence.value;
+  // Where the dispatch has SMs of its own for links, it waits for these.
+  if (with_plan && rank.keep_sms > 0) pace.early_blocks = kEarlyBlocks;
+  const int error = LaunchFillSlots(target, rank.view, mark, pace, plan.view(),
+                                    ViewOf(rank, weights), rank.bad_slots);
   absl::Status status = LaunchStatus(rank, error, "prefetch");
   if (!status.ok()) return status;
   return rank.lane.end->Record(target.stream);
