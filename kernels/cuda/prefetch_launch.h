@@ -27,8 +27,9 @@ struct FillPace {
   // waits for than for the slots.
   int32_t early_blocks = INT32_MAX;
 };
-// Of a fill that shares the link with a dispatch; measured: 0, 2, 4, 8 and all in performance.md.
-inline constexpr int32_t kEarlyBlocks = 4;
+// Those of `blocks`, where the fill shares the link with the dispatch: 4 of 24 and 2 of 16 by
+// measurement (docs/performance.md).
+constexpr int32_t EarlyBlocks(int32_t blocks) { return blocks / 6; }
 
 // When all ranks have entered an operation: fills and tags the slots that the plan uses. A slot
 // whose home held other weights, before or after the copy, is left empty and noted in PathState.

@@ -85,7 +85,7 @@ absl::Status FillSlotsBeside(CudaRank& rank, const OperationMark& mark, const Cu
   FillPace pace;
   if (with_plan) pace.made_by = plan.tag().sequence.value;
   // Where the dispatch has SMs of its own for links, it waits for these.
-  if (with_plan && rank.keep_sms > 0) pace.early_blocks = kEarlyBlocks;
+  if (with_plan && rank.keep_sms > 0) pace.early_blocks = EarlyBlocks(target.sms);
   const int error = LaunchFillSlots(target, rank.view, mark, pace, plan.view(),
                                     ViewOf(rank, weights), rank.bad_slots);
   absl::Status status = LaunchStatus(rank, error, "prefetch");

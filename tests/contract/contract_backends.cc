@@ -88,8 +88,10 @@ std::unique_ptr<Backend> CreateCudaWithNothingBeside(int32_t device) {
                           [](DataPathOptions& options) { options.own_rows_beside = false; });
 }
 std::unique_ptr<Backend> CreateCudaWithPlainLaunches(int32_t device) {
-  return MakeTunedBackend(CreateCuda(device),
-                          [](DataPathOptions& options) { options.programmatic_launch = false; });
+  return MakeTunedBackend(CreateCuda(device), [](DataPathOptions& options) {
+    options.programmatic_launch = false;
+    options.high_priority_stream = true;  // in no other case
+  });
 }
 
 TEST(CudaContractTest, RunsWhereThereIsADevice) {
@@ -122,6 +124,8 @@ std::vector<ContractCase> CudaCases(int32_t queues) {
           {name + "_equal_sms", CreateCudaWithEqualSms, true, most, CudaGroups() / 4, devices},
           {name + "_all_beside", CreateCudaWithAllBeside, true, most, CudaGroups() / 4, devices},
           {name + "_nothing_beside", CreateCudaWithNothingBeside, true, most, CudaGroups() / 4,
+           devices},
+          {name + "_plain_launches", CreateCudaWithPlainLaunches, true, most, CudaGroups() / 4,
            devices}};
 }
 
