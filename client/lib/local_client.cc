@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "kernels/layout/source_layout.h"
 #include "kernels/plan/validate.h"
 #include "proto/local/spin_budget.h"
+#include "proto/support/control_group.h"
 
 namespace perigee {
 namespace {
@@ -202,8 +202,7 @@ LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometr
       weights_(WeightsShapeOf(ticket.shape())),
       page_(page) {
   CommandProducerOptions producer;
-  producer.spin = options.spin.value_or(SpinBudget(
-      static_cast<int>(std::thread::hardware_concurrency()), static_cast<int>(geometry.ranks)));
+  producer.spin = options.spin.value_or(SpinBudget(UsableCpus(), static_cast<int>(geometry.ranks)));
   producer.check_worker = [this] { return CheckWorker(); };
   producer_.emplace(page, *options.clock, std::move(producer));
 }

@@ -7,8 +7,9 @@
 
 namespace perigee {
 
-// kCommandSpin where the machine has two cores for every worker, one for the worker and one for its
-// client; else none: who spins then takes the core from the one it waits for.
+// kCommandSpin where there are two cores (UsableCpus) for every worker of the group, one for the
+// worker and one for its client; else none: who spins then takes the core from the one it waits
+// for.
 inline absl::Duration SpinBudget(int cores, int workers) {
   return cores >= 2 * workers ? kCommandSpin : absl::ZeroDuration();
 }

@@ -1,7 +1,10 @@
-#include "client/cli/doctor/control_group.h"
+#include "proto/support/control_group.h"
+
+#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -98,6 +101,16 @@ ControlGroupLimits ReadControlGroupLimits(const std::string& proc, const std::st
               FirstWord(folder + "cpu.cfs_period_us"));
   }
   return limits;
+}
+
+int UsableCpus(const ControlGroupLimits& limits) {
+  cpu_set_t allowed;
+  // More CPUs than the set has room for: the call fails.
+  int cpus = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+                 ? CPU_COUNT(&allowed)
+                 : static_cast<int>(std::thread::hardware_concurrency());
+  if (limits.cpus) cpus = std::min(cpus, static_cast<int>(std::min(*limits.cpus, 1e6)));
+  return std::max(cpus, 1);
 }
 
 }  // namespace perigee

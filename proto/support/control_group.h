@@ -1,6 +1,6 @@
 // What the control groups that this process is in leave of memory and CPUs; versions 1 and 2.
-#ifndef PERIGEE_CLIENT_CLI_DOCTOR_CONTROL_GROUP_H_
-#define PERIGEE_CLIENT_CLI_DOCTOR_CONTROL_GROUP_H_
+#ifndef PERIGEE_PROTO_SUPPORT_CONTROL_GROUP_H_
+#define PERIGEE_PROTO_SUPPORT_CONTROL_GROUP_H_
 
 #include <cstdint>
 #include <string>
@@ -20,6 +20,10 @@ struct ControlGroupLimits {
 ControlGroupLimits ReadControlGroupLimits(const std::string& proc = "/proc",
                                           const std::string& cgroup = "/sys/fs/cgroup");
 
+// CPUs that this process can use at the same time, 1 at least: those that it may run on, as far as
+// such limits let it.
+int UsableCpus(const ControlGroupLimits& limits = ReadControlGroupLimits());
+
 }  // namespace perigee
 
-#endif  // PERIGEE_CLIENT_CLI_DOCTOR_CONTROL_GROUP_H_
+#endif  // PERIGEE_PROTO_SUPPORT_CONTROL_GROUP_H_

@@ -1,4 +1,6 @@
-#include "client/cli/doctor/control_group.h"
+#include "proto/support/control_group.h"
+
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -45,6 +47,33 @@ TEST_F(ControlGroupTest, TheTightestOfAllParentsHolds) {
   EXPECT_EQ(limits.memory_bytes, 1000u);
   EXPECT_EQ(limits.free_bytes, 100u);
   EXPECT_EQ(limits.cpus, 1.5);
+}
+
+TEST_F(ControlGroupTest, AQuotaLimitsTheUsableCpus) {
+  const int all = UsableCpus({});
+  EXPECT_GE(all, 1);
+  ControlGroupLimits limits;
+  for (double cpus : {0.5, 1.0, 1.9}) {
+    limits.cpus = cpus;
+    EXPECT_EQ(UsableCpus(limits), 1) << cpus;
+  }
+  limits.cpus = all + 0.5;
+  EXPECT_EQ(UsableCpus(limits), all);
+  limits.cpus = 1e12;
+  EXPECT_EQ(UsableCpus(limits), all);
+}
+
+TEST_F(ControlGroupTest, AnAffinityLimitsTheUsableCpus) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(UsableCpus({}), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST_F(ControlGroupTest, VersionOneIsReadToo) {

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "kernels/common/check.h"
 #include "kernels/mapping_access.h"
 #include "proto/local/spin_budget.h"
+#include "proto/support/control_group.h"
 #include "proto/support/defaults.h"
 #include "worker/ops/failure_reason.h"
 
@@ -27,8 +29,7 @@ constexpr unsigned long kSleepSlackNs = 1000;
 
 absl::Duration SpinOf(const GroupView& group) {
   // All ranks are on this machine.
-  return SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
-                    static_cast<int>(group.workers.size()));
+  return SpinBudget(UsableCpus(), static_cast<int>(group.workers.size()));
 }
 
 }  // namespace

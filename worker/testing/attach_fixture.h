@@ -111,8 +111,13 @@ class AttachTest : public ::testing::Test {
     return TestClient::Attach(server_->path(), request);
   }
   // Refused without a word, and without a descriptor.
+  // With a word in the worker's log.
   void ExpectRefused(const AttachRequest& request) {
-    EXPECT_EQ(Attach(request).status().code(), absl::StatusCode::kPermissionDenied);
+    ::testing::internal::CaptureStderr();
+    const absl::Status status = Attach(request).status();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_NE(log.find("attach_refused"), std::string::npos) << log;
   }
 
   AttachmentEnd AwaitEnd(size_t count = 1) {

@@ -221,7 +221,7 @@ std::vector<Finding> CheckDevices(const DeviceFacts& facts, int32_t ranks) {
       "install the driver's management library; in a container: NVIDIA_DRIVER_CAPABILITIES with "
       "utility"));
   findings.push_back(CheckLibrary(facts, "nccl", "nccl_problem", FindingState::kOk,
-                                  "any or none: only comparisons in benchmarks use it", ""));
+                                  "any or none: only groups of transport nccl need it", ""));
   return findings;
 }
 

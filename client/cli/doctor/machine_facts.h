@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/types/optional.h"
-#include "client/cli/doctor/control_group.h"
+#include "proto/support/control_group.h"
 
 namespace perigee {
 
