@@ -35,9 +35,15 @@ uint64_t RingTestSeed() {
   return seed;
 }
 
-int64_t RingTestCount(const char* variable, int64_t otherwise) {
+int64_t RingTestCount(const char* variable, int64_t otherwise, int64_t slow) {
   const char* given = std::getenv(variable);
-  return given != nullptr ? std::strtoll(given, nullptr, 10) : otherwise;
+  if (given != nullptr) return std::strtoll(given, nullptr, 10);
+#if defined(PERIGEE_TSAN) || defined(__SANITIZE_ADDRESS__)
+  constexpr bool kSlow = true;
+#else
+  constexpr bool kSlow = false;
+#endif
+  return kSlow ? slow : otherwise;
 }
 
 TestPage::TestPage() {

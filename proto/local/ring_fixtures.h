@@ -13,8 +13,8 @@ namespace perigee {
 
 // PERIGEE_SEED if it is set, else a fresh one. Prints it either way.
 uint64_t RingTestSeed();
-// The value of an environment variable, or `otherwise`.
-int64_t RingTestCount(const char* variable, int64_t otherwise);
+// The value of an environment variable, or `otherwise`: `slow` under a sanitizer.
+int64_t RingTestCount(const char* variable, int64_t otherwise, int64_t slow);
 
 inline constexpr CommandPageIdentity kTestIdentity{Generation(7), BufferId(3), RankId(2), 4,
                                                    Sequence(11)};
