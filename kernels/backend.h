@@ -91,6 +91,8 @@ struct CombineInput {
   // The caller has written the weights in the shard itself: whether a dispatch has left any does
   // not matter. Only with DataPath::row_weights().
   bool own_weights = false;
+  // Likewise the rows. Only with DataPath::rows().
+  bool own_rows = false;
 };
 
 struct CombineOutput {

@@ -138,6 +138,7 @@ class BufferRings {
   virtual SlotState Probe(const RingSlot& slot) const = 0;
   virtual absl::StatusOr<SlotMemory> MemoryOf(const RingSlot& slot) const = 0;  // while acquired
   virtual int32_t slots(RingKind ring) const = 0;
+  virtual int32_t next(RingKind ring) const = 0;      // in turn
   virtual int32_t acquired(RingKind ring) const = 0;  // and not released
 };
 

@@ -40,6 +40,7 @@ class CudaRingSide final : public RingSide {
     return reinterpret_cast<BFloat16*>(rank_.expert_slots->data() +
                                        slot * rank_.row_bytes(rank_.logical_rows()));
   }
+  void ForgetError() override { rank_.progress->Forget(); }
   uint32_t last_place() const override {
     return rank_.told + static_cast<uint32_t>(rank_.queued.size()) - 1;
   }

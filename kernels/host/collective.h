@@ -87,6 +87,7 @@ class Collective {
 
   // Of the operation that was called last; none if it was refused or has succeeded.
   absl::optional<ErrorRecord> last_error() const { return progress_.last_error(); }
+  void ForgetError() { progress_.Forget(); }
 
  private:
   absl::Status EnterBarrier(const OperationDescriptor& descriptor, uint32_t flags);

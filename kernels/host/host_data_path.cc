@@ -66,6 +66,7 @@ class HostRingSide final : public RingSide {
     return reinterpret_cast<BFloat16*>(expert_memory_->data() +
                                        slot * rank_.row_bytes(rank_.logical_rows()));
   }
+  void ForgetError() override { rank_.collective->ForgetError(); }
   uint32_t last_place() const override { return 0; }
 
  private:

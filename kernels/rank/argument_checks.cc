@@ -106,6 +106,13 @@ absl::Status CheckCombinedWeights(const RankShape& shape, const PlanFacts& plan,
   return absl::InvalidArgumentError("own weights are not those in the shard");
 }
 
+absl::Status CheckCombinedRows(const RankShape& shape, const PlanFacts& plan,
+                               const CombineInput& input) {
+  if (!input.own_rows) return CheckRowsSource(shape, plan, input.rows);
+  if (input.rows == shape.own().rows) return absl::OkStatus();
+  return absl::InvalidArgumentError("own rows are not those in the shard");
+}
+
 absl::Status FirstError(std::initializer_list<absl::Status> checks) {
   for (const absl::Status& check : checks) {
     if (!check.ok()) return check;
@@ -372,7 +379,7 @@ absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const C
   }
   return FirstError({
       CheckShardFree(shape),
-      CheckRowsSource(shape, plan, input.rows),
+      CheckCombinedRows(shape, plan, input),
       CheckCombinedWeights(shape, plan, input),
       CheckOutsideShard(shape, "output hidden", output.hidden,
                         shape.row_bytes(shape.geometry.tokens)),

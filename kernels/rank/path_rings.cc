@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/common/futex.h"
 #include "kernels/rank/argument_checks.h"
 
 namespace perigee {
@@ -26,12 +25,6 @@ absl::Status CheckKind(const RingSlot& slot, RingKind wanted, const char* what) 
 
 }  // namespace
 
-void ReleaseWord::Pass() const {
-  std::atomic_ref<uint64_t>(*word_).store(1, std::memory_order_release);
-  // Where the host waits, it sleeps on the half that changes.
-  FutexWakeAll(*reinterpret_cast<uint32_t*>(word_));
-}
-
 PathRings::PathRings(const RingOptions& options, DataPath& path, RankShape& shape, RingSide& side)
     : path_(path),
       shape_(shape),
@@ -48,6 +41,7 @@ PathRings::PathRings(const RingOptions& options, DataPath& path, RankShape& shap
       expert_plans_(options.expert_slots) {}
 
 absl::StatusOr<RingSlot> PathRings::TakeForDispatch(Sequence sequence) {
+  side_.ForgetError();
   // The map of duplicates is the shard's own.
   if (absl::Status status = CheckShardFree(shape_); !status.ok()) return status;
   absl::StatusOr<RingSlot> slot = dispatch_output_.Acquire(sequence.value);
@@ -92,11 +86,12 @@ absl::Status PathRings::CheckDispatchOutput(const RingSlot& slot) const {
 absl::StatusOr<RingSlot> PathRings::RunExperts(const RingSlot& slot, const PlanPtr& plan,
                                                const ExpertWeights& weights,
                                                const SlotExperts& experts) {
+  side_.ForgetError();
   if (absl::Status status = CheckDispatchOutput(slot); !status.ok()) return status;
   RingSlot output;
   BFloat16* to = experts.output;
   if (to == nullptr) {
-    absl::StatusOr<RingSlot> taken = AcquireExpertOutput(plan);
+    absl::StatusOr<RingSlot> taken = TakeForExperts(plan);
     if (!taken.ok()) return taken;
     output = *taken;
     to = side_.ExpertRows(output.index);
@@ -116,11 +111,18 @@ absl::StatusOr<RingSlot> PathRings::RunExperts(const RingSlot& slot, const PlanP
   }
   if (output.identity != 0) Note(true, output);
   if (experts.keeps_rows) return output;
-  if (status = Release(slot); !status.ok()) return status;
+  if (status = ReleaseInOrder(slot); !status.ok()) return status;
   return output;
 }
 
 absl::StatusOr<RingSlot> PathRings::AcquireExpertOutput(const PlanPtr& plan) {
+  side_.ForgetError();
+  absl::StatusOr<RingSlot> slot = TakeForExperts(plan);
+  if (slot.ok()) Note(true, *slot);
+  return slot;
+}
+
+absl::StatusOr<RingSlot> PathRings::TakeForExperts(const PlanPtr& plan) {
   if (plan == nullptr) return absl::InvalidArgumentError("plan is null");
   absl::StatusOr<RingSlot> slot = expert_output_.Acquire(expert_outputs_ + 1);
   if (!slot.ok()) return slot;
@@ -131,6 +133,7 @@ absl::StatusOr<RingSlot> PathRings::AcquireExpertOutput(const PlanPtr& plan) {
 
 absl::Status PathRings::Combine(Sequence sequence, const PlanPtr& plan, const RingSlot& slot,
                                 const float* row_weights, const CombineOutput& output) {
+  side_.ForgetError();
   absl::Status status = CheckKind(slot, RingKind::kExpertOutput, "combine:");
   if (status.ok()) status = expert_output_.Check(slot);
   if (!status.ok()) return status;
@@ -142,10 +145,15 @@ absl::Status PathRings::Combine(Sequence sequence, const PlanPtr& plan, const Ri
                      held.value, ", expected the plan of sequence ", plan->tag().sequence.value));
   }
   status = path_.Combine(sequence, plan, {side_.ExpertRows(slot.index), row_weights}, output);
-  return status.ok() ? Release(slot) : status;
+  return status.ok() ? ReleaseInOrder(slot) : status;
 }
 
 absl::Status PathRings::Release(const RingSlot& slot) {
+  side_.ForgetError();
+  return ReleaseInOrder(slot);
+}
+
+absl::Status PathRings::ReleaseInOrder(const RingSlot& slot) {
   absl::Status status = Of(slot.ring.kind).Release(slot);
   if (!status.ok()) return status;
   Note(false, slot);
@@ -165,6 +173,7 @@ absl::Status PathRings::ReleaseAll() {
 }
 
 absl::Status PathRings::ReleaseOnStream(const RingSlot& slot, CUstream_st* stream) {
+  side_.ForgetError();
   absl::Status status = CheckKind(slot, RingKind::kDispatchOutput, "release on a stream:");
   if (status.ok()) status = dispatch_output_.Check(slot);
   // First what may fail: a slot that is released without a word to come is lost.
@@ -173,6 +182,7 @@ absl::Status PathRings::ReleaseOnStream(const RingSlot& slot, CUstream_st* strea
 }
 
 absl::StatusOr<ReleaseWord> PathRings::ReleaseByWord(const RingSlot& slot) {
+  side_.ForgetError();
   absl::Status status = CheckKind(slot, RingKind::kDispatchOutput, "release by a word:");
   if (status.ok()) status = dispatch_output_.Release(slot);
   if (!status.ok()) return status;

@@ -30,6 +30,8 @@ class RingSide {
   virtual uint64_t* WordOf(int32_t slot) const = 0;  // in host memory
   // [NvS, H] of an expert-output slot.
   virtual BFloat16* ExpertRows(int32_t slot) const = 0;
+  // Of what is called now, which is refused, there is none, as of an operation.
+  virtual void ForgetError() = 0;
   // Of the operation called last, among all that were queued, modulo 2^32. Where nothing queues
   // it does not matter.
   virtual uint32_t last_place() const = 0;
@@ -59,6 +61,7 @@ class PathRings final : public BufferRings {
   SlotState Probe(const RingSlot& slot) const override { return Of(slot.ring.kind).Probe(slot); }
   absl::StatusOr<SlotMemory> MemoryOf(const RingSlot& slot) const override;
   int32_t slots(RingKind ring) const override { return Of(ring).size(); }
+  int32_t next(RingKind ring) const override { return Of(ring).next(); }
   int32_t acquired(RingKind ring) const override { return Of(ring).acquired(); }
 
   // All operations before this place have ended well.
@@ -79,6 +82,8 @@ class PathRings final : public BufferRings {
   }
   const SlotRing& Of(RingKind kind) const { return const_cast<PathRings*>(this)->Of(kind); }
   absl::StatusOr<RingSlot> TakeForDispatch(Sequence sequence);
+  absl::StatusOr<RingSlot> TakeForExperts(const PlanPtr& plan);
+  absl::Status ReleaseInOrder(const RingSlot& slot);
   // Back to the shard; `status`: of the dispatch into the slot.
   void EndDispatch(const RingSlot& slot, const absl::Status& status);
   absl::Status CheckDispatchOutput(const RingSlot& slot) const;

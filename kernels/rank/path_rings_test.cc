@@ -3,6 +3,7 @@
 #include "kernels/rank/path_rings.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -80,7 +81,10 @@ class Side final : public RingSide {
   absl::Status FreeOnStream(int32_t, CUstream_st*) override { return absl::OkStatus(); }
   uint64_t* WordOf(int32_t slot) const override { return &words_[slot]; }
   BFloat16* ExpertRows(int32_t slot) const override { return &rows_[slot]; }
+  void ForgetError() override { ++forgotten; }
   uint32_t last_place() const override { return path_.queued - 1; }
+
+  int forgotten = 0;
 
  private:
   RankShape& shape_;
@@ -130,6 +134,36 @@ class PathRingsTest : public ::testing::Test {
   SlotDispatched first_, second_, third_;
   RingSlot output_;
 };
+
+TEST_F(PathRingsTest, ASlotTakenBehindAFailureIsUndoneWithIt) {
+  first_ = Dispatch(1);
+  const auto taken = rings_->AcquireExpertOutput(first_.plan);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  rings_->Ended(0);
+  rings_->UndoRest();
+  EXPECT_EQ(rings_->Probe(*taken), SlotState::kOver);
+  EXPECT_EQ(rings_->next(RingKind::kExpertOutput), taken->index);
+  EXPECT_EQ(rings_->acquired(RingKind::kExpertOutput), 0);
+}
+
+// What the data path tells of the last operation is not of the one before it.
+TEST_F(PathRingsTest, ARefusalHasNoErrorOfAnOperationBefore) {
+  const RingSlot none;
+  const auto expect_forgets = [&](const absl::Status& status) {
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(std::exchange(side_.forgotten, 0), 1) << status;
+  };
+  expect_forgets(rings_->Release(none));
+  expect_forgets(rings_->ReleaseOnStream(none, nullptr));
+  expect_forgets(rings_->ReleaseByWord(none).status());
+  expect_forgets(rings_->RunExperts(none, nullptr, {}, {}).status());
+  expect_forgets(rings_->Combine(Sequence(1), nullptr, none, nullptr, {}));
+  expect_forgets(rings_->AcquireExpertOutput(nullptr).status());
+  for (uint64_t sequence = 1; sequence <= kSlots; ++sequence) Dispatch(sequence);
+  side_.forgotten = 0;
+  expect_forgets(rings_->Dispatch(Sequence(3), {}, {}).status());
+  expect_forgets(rings_->DispatchWithPlan(Sequence(3), nullptr, {}).status());
+}
 
 TEST_F(PathRingsTest, WhatIsBehindAFailureIsUndone) {
   Run();

@@ -38,6 +38,8 @@ class Progress {
   // it is not greater than the last that entered; UNAVAILABLE after Abort or after a failure that
   // nothing can follow.
   absl::Status Begin(Sequence sequence, Operation operation);
+  // The last error, as an operation does that is refused.
+  void Forget();
   // Starts an operation that has no sequence and waits for nobody. UNAVAILABLE after Abort.
   absl::Status BeginLocal(Operation operation);
   // Whether the sequence begun leaves some out: then the others must be told, and Skipped() says
@@ -78,8 +80,6 @@ class Progress {
     Operation operation = Operation::kNone;
     Phase phase = Phase::kNone;
   };
-
-  void Forget();
 
   const ProgressOptions options_;
   Current current_;

@@ -39,6 +39,7 @@ class SlotRing {
   SlotState Probe(const RingSlot& slot) const;
   const RingId& id() const { return id_; }
   int32_t size() const { return static_cast<int32_t>(slots_.size()); }
+  int32_t next() const { return next_; }
   std::vector<RingSlot> AllAcquired() const;
   int32_t acquired() const { return static_cast<int32_t>(AllAcquired().size()); }
 

@@ -67,6 +67,7 @@ class SettledRings final : public BufferRings {
     return rings().MemoryOf(slot);
   }
   int32_t slots(RingKind ring) const override { return rings().slots(ring); }
+  int32_t next(RingKind ring) const override { return rings().next(ring); }
   int32_t acquired(RingKind ring) const override { return rings().acquired(ring); }
 
  private:
