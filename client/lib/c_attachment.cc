@@ -30,18 +30,6 @@ int AddToProgram(perigee_attachment& attachment, const LocalOperation& operation
   return TellStatus(absl::OkStatus(), error);
 }
 
-int Submit(perigee_attachment* attachment, const LocalOperation& operation, uint64_t* command,
-           perigee_error* error) {
-  if (attachment == nullptr) return TellNull("attachment", error);
-  if (command == nullptr) return TellNull("command", error);
-  if (attachment->program) return AddToProgram(*attachment, operation, command, error);
-  const absl::StatusOr<uint64_t> submitted =
-      HandOver(*attachment, absl::MakeConstSpan(&operation, 1));
-  if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
-  *command = *submitted;
-  return TellStatus(absl::OkStatus(), error);
-}
-
 perigee_memory MemoryOf(const perigee_attachment& attachment) {
   const LocalClient& client = *attachment.client;
   const Geometry& geometry = client.geometry();
@@ -159,6 +147,34 @@ absl::Status Attach(Client& cluster, const char* buffer, RankId rank,
 
 }  // namespace
 
+int GiveCommand(perigee_attachment* attachment, const LocalOperation& operation, uint64_t* command,
+                perigee_error* error) {
+  if (attachment == nullptr) return TellNull("attachment", error);
+  if (command == nullptr) return TellNull("command", error);
+  if (attachment->program) return AddToProgram(*attachment, operation, command, error);
+  const absl::StatusOr<uint64_t> submitted =
+      HandOver(*attachment, absl::MakeConstSpan(&operation, 1));
+  if (!submitted.ok()) return TellLost(*attachment->client, submitted.status(), error);
+  *command = *submitted;
+  return TellStatus(absl::OkStatus(), error);
+}
+
+int AwaitCommand(perigee_attachment& attachment, uint64_t command, absl::Duration timeout,
+                 absl::optional<LocalCompletion>& completion, perigee_error* error) {
+  absl::StatusOr<LocalCompletion> ended = attachment.client->Wait(command, timeout);
+  if (ended.ok()) {
+    completion = *std::move(ended);
+    return TellCompletion(*completion, error);
+  }
+  if (absl::IsDeadlineExceeded(ended.status())) {
+    return TellStatus(ended.status(), "UNDER_WAY", error);
+  }
+  if (absl::IsOutOfRange(ended.status())) {
+    return TellStatus(ended.status(), "UNKNOWN_COMMAND", error);
+  }
+  return TellLost(*attachment.client, ended.status(), error);
+}
+
 int TellLost(LocalClient& client, const absl::Status& status, perigee_error* error) {
   if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) {
     return TellStatus(status, error);
@@ -180,6 +196,7 @@ absl::StatusOr<uint64_t> HandOver(perigee_attachment& attachment,
 
 }  // namespace perigee
 
+using perigee::GiveCommand;
 using perigee::LocalPlanId;
 using perigee::TellNull;
 using perigee::TellStatus;
@@ -267,69 +284,69 @@ int perigee_get_source(perigee_attachment* attachment, const char* needed, perig
 }
 
 int perigee_empty(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalEmpty{}, command, error);
+  return GiveCommand(attachment, perigee::LocalEmpty{}, command, error);
 }
 
 int perigee_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
                      int32_t use_weights, uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment,
-                         perigee::LocalDispatch{LocalPlanId(plan), token_count, use_weights != 0},
-                         command, error);
+  return GiveCommand(attachment,
+                     perigee::LocalDispatch{LocalPlanId(plan), token_count, use_weights != 0},
+                     command, error);
 }
 
 int perigee_dispatch_with_plan(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
                                int32_t use_weights, uint64_t* command, perigee_error* error) {
-  return perigee::Submit(
+  return GiveCommand(
       attachment, perigee::LocalDispatchWithPlan{LocalPlanId(plan), token_count, use_weights != 0},
       command, error);
 }
 
 int perigee_prefetch_weights(perigee_attachment* attachment, uint64_t plan, int32_t layer,
                              uint64_t version, uint64_t* command, perigee_error* error) {
-  return perigee::Submit(
-      attachment, perigee::LocalPrefetchWeights{LocalPlanId(plan), layer, version}, command, error);
+  return GiveCommand(attachment, perigee::LocalPrefetchWeights{LocalPlanId(plan), layer, version},
+                     command, error);
 }
 
 int perigee_run_experts(perigee_attachment* attachment, uint64_t plan, int32_t layer,
                         uint64_t version, int32_t use_weights, uint64_t* command,
                         perigee_error* error) {
-  return perigee::Submit(
-      attachment, perigee::LocalRunExperts{LocalPlanId(plan), layer, version, use_weights != 0},
-      command, error);
+  return GiveCommand(attachment,
+                     perigee::LocalRunExperts{LocalPlanId(plan), layer, version, use_weights != 0},
+                     command, error);
 }
 
 int perigee_combine(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
                     uint64_t* command, perigee_error* error) {
   const perigee::LocalCombine combine{LocalPlanId(plan), use_weights != 0,
                                       use_weights == PERIGEE_OWN_WEIGHTS};
-  return perigee::Submit(attachment, combine, command, error);
+  return GiveCommand(attachment, combine, command, error);
 }
 
 int perigee_reduce_gradients(perigee_attachment* attachment, uint64_t plan, int32_t layer,
                              uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalReduceGradients{LocalPlanId(plan), layer},
-                         command, error);
+  return GiveCommand(attachment, perigee::LocalReduceGradients{LocalPlanId(plan), layer}, command,
+                     error);
 }
 
 int perigee_barrier(perigee_attachment* attachment, uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalBarrier{}, command, error);
+  return GiveCommand(attachment, perigee::LocalBarrier{}, command, error);
 }
 
 int perigee_release_plan(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                          perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalReleasePlan{LocalPlanId(plan)}, command, error);
+  return GiveCommand(attachment, perigee::LocalReleasePlan{LocalPlanId(plan)}, command, error);
 }
 
 int perigee_clone_plan(perigee_attachment* attachment, uint64_t plan, uint64_t source,
                        uint64_t* command, perigee_error* error) {
-  return perigee::Submit(
-      attachment, perigee::LocalClonePlan{LocalPlanId(plan), LocalPlanId(source)}, command, error);
+  return GiveCommand(attachment, perigee::LocalClonePlan{LocalPlanId(plan), LocalPlanId(source)},
+                     command, error);
 }
 
 int perigee_prepare_dispatch(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
                              uint64_t* command, perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalPrepareDispatch{LocalPlanId(plan), token_count},
-                         command, error);
+  return GiveCommand(attachment, perigee::LocalPrepareDispatch{LocalPlanId(plan), token_count},
+                     command, error);
 }
 
 int perigee_prepare_publication(perigee_attachment* attachment, uint64_t plan, int32_t use_weights,
@@ -339,17 +356,17 @@ int perigee_prepare_publication(perigee_attachment* attachment, uint64_t plan, i
     static_assert(PERIGEE_TOKEN_BYTES == perigee::kPublicationTokenBytes);
     std::memcpy(prepare.token.emplace().data(), token, PERIGEE_TOKEN_BYTES);
   }
-  return perigee::Submit(attachment, prepare, command, error);
+  return GiveCommand(attachment, prepare, command, error);
 }
 
 int perigee_store_rows(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                        perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalStoreRows{LocalPlanId(plan)}, command, error);
+  return GiveCommand(attachment, perigee::LocalStoreRows{LocalPlanId(plan)}, command, error);
 }
 
 int perigee_publish(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                     perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalPublish{LocalPlanId(plan)}, command, error);
+  return GiveCommand(attachment, perigee::LocalPublish{LocalPlanId(plan)}, command, error);
 }
 
 int perigee_prepare_source(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
@@ -357,28 +374,20 @@ int perigee_prepare_source(perigee_attachment* attachment, uint64_t plan, int32_
                            perigee_error* error) {
   const perigee::LocalPrepareSource prepare{LocalPlanId(plan), token_count, copy_tokens != 0,
                                             copy_weights != 0};
-  return perigee::Submit(attachment, prepare, command, error);
+  return GiveCommand(attachment, prepare, command, error);
 }
 
 int perigee_materialise(perigee_attachment* attachment, uint64_t plan, uint64_t* command,
                         perigee_error* error) {
-  return perigee::Submit(attachment, perigee::LocalMaterialise{LocalPlanId(plan)}, command, error);
+  return GiveCommand(attachment, perigee::LocalMaterialise{LocalPlanId(plan)}, command, error);
 }
 
 int perigee_wait(perigee_attachment* attachment, uint64_t command, int64_t timeout_ns,
                  int64_t* duration_ns, perigee_error* error) {
   if (attachment == nullptr) return TellNull("attachment", error);
-  const absl::StatusOr<perigee::LocalCompletion> ended =
-      attachment->client->Wait(command, absl::Nanoseconds(timeout_ns));
-  if (ended.ok()) {
-    if (duration_ns != nullptr) *duration_ns = absl::ToInt64Nanoseconds(ended->duration);
-    return perigee::TellCompletion(*ended, error);
-  }
-  if (absl::IsDeadlineExceeded(ended.status())) {
-    return TellStatus(ended.status(), "UNDER_WAY", error);
-  }
-  if (absl::IsOutOfRange(ended.status())) {
-    return TellStatus(ended.status(), "UNKNOWN_COMMAND", error);
-  }
-  return perigee::TellLost(*attachment->client, ended.status(), error);
+  absl::optional<perigee::LocalCompletion> ended;
+  const int code =
+      perigee::AwaitCommand(*attachment, command, absl::Nanoseconds(timeout_ns), ended, error);
+  if (ended && duration_ns != nullptr) *duration_ns = absl::ToInt64Nanoseconds(ended->duration);
+  return code;
 }

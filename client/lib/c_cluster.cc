@@ -59,6 +59,10 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   constexpr size_t kSourceAt = offsetof(perigee_buffer_shape, source_storage);
   if (given.struct_bytes < kSourceAt + sizeof(given.source_storage)) return shape;
   shape.set_source_storage(given.source_storage != 0);
+  constexpr size_t kSlotsAt = offsetof(perigee_buffer_shape, expert_output_slots);
+  if (given.struct_bytes < kSlotsAt + sizeof(given.expert_output_slots)) return shape;
+  shape.set_dispatch_output_slots(given.dispatch_output_slots);
+  shape.set_expert_output_slots(given.expert_output_slots);
   return shape;
 }
 

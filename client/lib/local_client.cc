@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/lib/attach_request.h"
 #include "client/lib/weights_shape.h"
+#include "kernels/layout/rings.h"
 #include "kernels/layout/shard_layout.h"
 #include "kernels/layout/source_layout.h"
 #include "kernels/plan/validate.h"
@@ -23,6 +24,10 @@ absl::StatusOr<Geometry> GeometryOf(const v1::AttachTicket& ticket) {
   absl::Status status = ValidateGeometry(geometry);
   if (status.ok() && shape.hidden() <= 0) {
     status = absl::InvalidArgumentError(absl::StrCat("hidden is ", shape.hidden()));
+  }
+  if (status.ok() && !IsRingCount(shape.dispatch_output_slots())) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("dispatch_output_slots is ", shape.dispatch_output_slots()));
   }
   if (!status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("the ticket's shape: ", status.message()));
@@ -67,6 +72,11 @@ absl::Status CheckReply(const AttachReply& reply, const Geometry& geometry,
       CheckPlace("rows", reply.rows_offset, rows * hidden * sizeof(BFloat16), shard_bytes);
   if (status.ok()) {
     status = CheckPlace("row weights", reply.row_weights_offset, rows * sizeof(float), shard_bytes);
+  }
+  if (status.ok() && shape.dispatch_output_slots() > 0) {
+    const size_t area = ShardLayout::Create(geometry, hidden).area_bytes;
+    status = CheckPlace("output slots", reply.rows_offset + area,
+                        area * shape.dispatch_output_slots(), shard_bytes);
   }
   const struct {
     const char* name;
@@ -191,6 +201,7 @@ LocalClient::LocalClient(const v1::AttachTicket& ticket, const Geometry& geometr
                          const LocalClientOptions& options)
     : geometry_(geometry),
       hidden_size_(ticket.shape().hidden()),
+      output_slots_(ticket.shape().dispatch_output_slots()),
       rank_(ticket.rank()),
       generation_(ticket.generation()),
       options_(options),
@@ -283,6 +294,20 @@ absl::StatusOr<uint64_t> LocalClient::SubmitProgramBehind(
 absl::Status LocalClient::MakeWait(CUstream_st* stream, uint64_t command) {
   const absl::StatusOr<StreamLink*> link = Link();
   return link.ok() ? (*link)->AwaitCommand(stream, command) : link.status();
+}
+
+absl::StatusOr<uint64_t> LocalClient::ReleaseSlotBehind(CUstream_st* stream,
+                                                        const LocalSlot& slot) {
+  if (absl::Status status = CheckOutputSlot(output_slots_, slot.index); !status.ok()) return status;
+  const absl::StatusOr<StreamLink*> link = Link();
+  if (!link.ok()) return link.status();
+  return (*link)->ReleaseBehind(stream, *producer_, slot);
+}
+
+absl::Status LocalClient::CaptureSlotRead(CUstream_st* stream, int32_t index) {
+  if (absl::Status status = CheckOutputSlot(output_slots_, index); !status.ok()) return status;
+  const absl::StatusOr<StreamLink*> link = Link();
+  return link.ok() ? (*link)->CaptureRead(stream, index) : link.status();
 }
 
 absl::StatusOr<LocalCompletion> LocalClient::Wait(uint64_t command, absl::Duration timeout) {

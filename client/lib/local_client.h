@@ -89,6 +89,10 @@ class LocalClient final : public RankClient {
   // [R], as RankMemory has it.
   std::vector<BFloat16*> peer_rows() const { return shared_.peers.rows(rows().data()); }
   RankSource source() const;
+  // By index, as RankMemory has it.
+  std::vector<RankOutputSlot> output_slots() const {
+    return OutputSlotsAt(geometry_, hidden_size_, output_slots_, rows().data());
+  }
   // The plan of the last dispatch that made one.
   const PlanArrays& plan() const { return arena_.plan; }
 
@@ -96,11 +100,13 @@ class LocalClient final : public RankClient {
     return {hidden(),           topk_experts(), route_weights(), output(),
             gathered_weights(), rows(),         row_weights(),   plan(),
             gradients(),        slots(),        source(),        device() ? device()->index : -1,
-            peer_rows(),        kFullAccess};
+            peer_rows(),        kFullAccess,    output_slots()};
   }
   absl::StatusOr<uint64_t> SubmitProgramBehind(
       CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
   absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
+  absl::StatusOr<uint64_t> ReleaseSlotBehind(CUstream_st* stream, const LocalSlot& slot) override;
+  absl::Status CaptureSlotRead(CUstream_st* stream, int32_t index) override;
 
   // As RankClient has it; where it is over, UNAVAILABLE: the worker has gone.
   absl::StatusOr<uint64_t> SubmitProgram(absl::Span<const LocalOperation> operations) override;
@@ -134,6 +140,7 @@ class LocalClient final : public RankClient {
 
   const Geometry geometry_;
   const int32_t hidden_size_;
+  const int32_t output_slots_;  // dispatch-output slots
   const RankId rank_;
   const Generation generation_;
   const LocalClientOptions options_;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "client/lib/perigee_error.h"
+#include "client/lib/perigee_rings.h"
 #include "client/lib/perigee_streams.h"
 
 #ifdef __cplusplus
@@ -27,7 +28,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 6
+#define PERIGEE_API_VERSION 7
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -52,6 +53,8 @@ typedef struct perigee_buffer_shape {
   int32_t refetch;         // since version 4: programs only, whether stale slots are fetched again
   int32_t peer_store;      // since version 5: whether clients get other ranks' rows
   int32_t source_storage;  // since version 6: whether there is an owner-sharded source
+  int32_t dispatch_output_slots;  // since version 7: 0: none (perigee_rings.h)
+  int32_t expert_output_slots;    // since version 7: 0: none
 } perigee_buffer_shape;
 
 // What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of

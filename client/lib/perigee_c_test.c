@@ -14,6 +14,8 @@ _Static_assert(offsetof(perigee_gradients, home_gate) == 8, "");
 _Static_assert(offsetof(perigee_gradients, slot_down) == 48, "");
 _Static_assert(offsetof(perigee_buffer_shape, weight_format) == 40, "");
 _Static_assert(offsetof(perigee_buffer_shape, peer_store) == 52, "");
+_Static_assert(offsetof(perigee_buffer_shape, expert_output_slots) == 64, "");
+_Static_assert(sizeof(perigee_slot) == 16 && offsetof(perigee_output_slot, rows) == 8, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
 _Static_assert(offsetof(perigee_weights, format) == 40, "");
 _Static_assert(offsetof(perigee_slots, gate) == 16 && sizeof(perigee_slots) >= 64, "");
@@ -61,6 +63,7 @@ static void refuses_attachments_that_are_none(void) {
   perigee_slots slots;
   uint16_t* rows = NULL;
   perigee_source source;
+  perigee_slot slot = {1, 0, 0};
   uint64_t command = 0;
   int32_t done = 0;
   void* address = &command;
@@ -94,6 +97,17 @@ static void refuses_attachments_that_are_none(void) {
       perigee_copy(NULL, NULL, &memory, &memory, 0, &error),
       perigee_stream_done(NULL, NULL, &done, &error),
       perigee_allocate(NULL, 1, &address, &error),
+      perigee_get_output_slot(NULL, 0, NULL, &error),
+      perigee_dispatch_into_slot(NULL, 1, 0, 0, PERIGEE_ANY_SLOT, &slot, &command, &error),
+      perigee_dispatch_with_plan_into_slot(NULL, 1, 0, 0, 0, &slot, &command, &error),
+      perigee_run_experts_of_slot(NULL, 1, 0, 1, 0, &slot, 0, &command, &error),
+      perigee_combine_slot(NULL, 1, &slot, &command, &error),
+      perigee_combine_own_rows(NULL, 1, 0, &command, &error),
+      perigee_release_slot(NULL, PERIGEE_DISPATCH_OUTPUT, &slot, &command, &error),
+      perigee_release_slot_behind(NULL, NULL, &slot, &command, &error),
+      perigee_capture_slot_read(NULL, NULL, 0, &error),
+      perigee_release_slot_replayed(NULL, &slot, &command, &error),
+      perigee_taken_slot(NULL, 0, &slot, &error),
       perigee_begin_program(NULL, &error),
       perigee_submit_program(NULL, &error),
       perigee_drop_program(NULL, &error),

@@ -1,6 +1,7 @@
 #include "client/lib/rank_client.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/layout/shard_layout.h"
 #include "kernels/layout/source_layout.h"
 
 namespace perigee {
@@ -38,6 +39,12 @@ absl::StatusOr<uint64_t> RankClient::SubmitProgramBehind(CUstream_st*,
 
 absl::Status RankClient::MakeWait(CUstream_st*, uint64_t) { return NoDeviceHasIt(); }
 
+absl::StatusOr<uint64_t> RankClient::ReleaseSlotBehind(CUstream_st*, const LocalSlot&) {
+  return NoDeviceHasIt();
+}
+
+absl::Status RankClient::CaptureSlotRead(CUstream_st*, int32_t) { return NoDeviceHasIt(); }
+
 absl::StatusOr<RankSource> RankClient::TakeSource(AccessSet needed) const {
   const RankSource source = memory().source;
   if (source.access == AccessSet()) {
@@ -55,6 +62,25 @@ RankSource SourceAt(const Geometry& geometry, int32_t hidden, std::byte* block, 
   return {{view.hidden, static_cast<size_t>(geometry.tokens) * hidden},
           {view.route_weights, static_cast<size_t>(geometry.routes())},
           access};
+}
+
+std::vector<RankOutputSlot> OutputSlotsAt(const Geometry& geometry, int32_t hidden, int32_t slots,
+                                          BFloat16* rows) {
+  const ShardLayout layout = ShardLayout::Create(geometry, hidden, slots);
+  const size_t count = static_cast<size_t>(geometry.logical_rows());
+  std::vector<RankOutputSlot> found;
+  for (int32_t slot = 0; slot < slots; ++slot) {
+    std::byte* const area = reinterpret_cast<std::byte*>(rows) + layout.area_bytes * (1 + slot);
+    auto* const row_weights = reinterpret_cast<float*>(area + layout.row_weights_in_part());
+    found.push_back({{reinterpret_cast<BFloat16*>(area), count * hidden}, {row_weights, count}});
+  }
+  return found;
+}
+
+absl::Status CheckOutputSlot(size_t slots, int32_t index) {
+  if (index >= 0 && static_cast<size_t>(index) < slots) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("dispatch-output slot is ", index,
+                                                 ", the buffer has ", slots, ", numbered from 0"));
 }
 
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {

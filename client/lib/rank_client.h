@@ -79,6 +79,13 @@ struct RankSource {
   AccessSet access;                 // what is legal on both
 };
 
+// A dispatch-output slot of the rank (docs/rings.md): what the dispatch that has taken it delivers,
+// until it is released.
+struct RankOutputSlot {
+  absl::Span<BFloat16> rows;      // [NvS, H]
+  absl::Span<float> row_weights;  // [NvS]
+};
+
 // Where a rank's tensors are. An operation reads what it reads, and writes what it writes, between
 // its submission and its completion; nobody touches that meanwhile.
 struct RankMemory {
@@ -110,6 +117,8 @@ struct RankMemory {
   // TakePeerRows.
   std::vector<BFloat16*> peer_rows;
   AccessSet peer_access;  // what is legal there
+  // By index; none where the buffer has none, and of a remote rank.
+  std::vector<RankOutputSlot> output_slots;
 
   // peer_rows, for a producer that accesses them in the ways of `needed`. FAILED_PRECONDITION: the
   // buffer has no peer_store, or the rank is remote; INVALID_ARGUMENT, naming both: less is legal.
@@ -164,7 +173,15 @@ class RankClient {
   // What `stream` is given from here on waits until the command has ended, well or not, or the way
   // to the rank has. Errors as SubmitBehind.
   virtual absl::Status MakeWait(CUstream_st* stream, uint64_t command);
-  // Both. The completion's own status is not looked at.
+  // LocalReleaseSlot of a dispatch-output slot whose last read is what `stream`, which is behind
+  // the slot's dispatch, has been given so far. Nothing waits for that but a dispatch that takes
+  // the slot again, on the device. Errors as SubmitBehind; INVALID_ARGUMENT: no such slot.
+  virtual absl::StatusOr<uint64_t> ReleaseSlotBehind(CUstream_st* stream, const LocalSlot& slot);
+  // The last read of whoever has the slot of this index is what a captured stream has been given so
+  // far. With each launch of the graph, behind a dispatch that is known to have ended well, a
+  // LocalReleaseSlot with SlotRead::kByGraph is submitted. Errors likewise.
+  virtual absl::Status CaptureSlotRead(CUstream_st* stream, int32_t index);
+  // Submit and Wait. The completion's own status is not looked at.
   absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
 
   // Why the way to the rank is over, with all that is known of it; none while it is not, and after
@@ -178,6 +195,11 @@ class RankClient {
 
 // Where the parts of a source shard that lies at `block` are.
 RankSource SourceAt(const Geometry& geometry, int32_t hidden, std::byte* block, AccessSet access);
+// The areas of dispatch-output slots behind a shard's own, whose rows lie at `rows`.
+std::vector<RankOutputSlot> OutputSlotsAt(const Geometry& geometry, int32_t hidden, int32_t slots,
+                                          BFloat16* rows);
+// INVALID_ARGUMENT where there is no slot of this index.
+absl::Status CheckOutputSlot(size_t slots, int32_t index);
 // What lies in an arena of the client's shape; no shard.
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena);
 

@@ -58,7 +58,8 @@ LocalCompletion Refusal(absl::Status status, std::string reason) {
 bool IsBookkeeping(const LocalOperation& operation) {
   return std::holds_alternative<LocalEmpty>(operation) ||
          std::holds_alternative<LocalReleasePlan>(operation) ||
-         std::holds_alternative<LocalClonePlan>(operation);
+         std::holds_alternative<LocalClonePlan>(operation) ||
+         std::holds_alternative<LocalReleaseSlot>(operation);
 }
 
 LocalCompletion KeepBooks(const LocalOperation& operation, RankId rank, RemotePlans& plans) {
@@ -71,6 +72,8 @@ LocalCompletion KeepBooks(const LocalOperation& operation, RankId rank, RemotePl
     status = source.status();
     if (status.ok()) status = plans.CheckRoom(rank, clone->plan);
     if (status.ok()) plans.Keep(rank, clone->plan, *source);
+  } else if (std::holds_alternative<LocalReleaseSlot>(operation)) {
+    status = absl::InvalidArgumentError(absl::StrCat("release_slot: ", kNoRemoteSlots));
   }
   return status.ok() ? LocalCompletion() : Refusal(status, RemoteReasonFor(status));
 }

@@ -15,7 +15,8 @@ class WishMaker {
       : rank_(rank), tokens_(tokens), plans_(plans) {}
 
   absl::StatusOr<Wish> operator()(const LocalDispatch& operation) const {
-    absl::Status status = CheckTokens("dispatch", operation.token_count);
+    absl::Status status = CheckNoSlot("dispatch", operation.slot.has_value());
+    if (status.ok()) status = CheckTokens("dispatch", operation.token_count);
     if (status.ok()) status = CheckNewPlan("dispatch", operation.plan);
     if (status.ok()) status = CheckShardFree();
     if (!status.ok()) return status;
@@ -25,7 +26,8 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalDispatchWithPlan& operation) const {
-    absl::Status status = CheckTokens("dispatch_with_plan", operation.token_count);
+    absl::Status status = CheckNoSlot("dispatch_with_plan", operation.slot.has_value());
+    if (status.ok()) status = CheckTokens("dispatch_with_plan", operation.token_count);
     if (status.ok()) status = CheckShardFree();
     if (!status.ok()) return status;
     const absl::StatusOr<RemotePlans::Plan> plan = plans_.Find(rank_, operation.plan);
@@ -49,6 +51,8 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalRunExperts& operation) const {
+    const bool in_slot = operation.slot.has_value() || operation.output_slot;
+    if (absl::Status status = CheckNoSlot("run_experts", in_slot); !status.ok()) return status;
     const absl::StatusOr<RemotePlans::Plan> plan = FindPlanOfRows(operation.plan);
     if (!plan.ok()) return plan.status();
     Wish wish{absl::StrCat("run_experts of layer ", operation.layer, ", version ",
@@ -63,11 +67,14 @@ class WishMaker {
     return wish;
   }
   absl::StatusOr<Wish> operator()(const LocalCombine& operation) const {
+    absl::Status status = CheckNoSlot("combine", operation.slot.has_value());
+    if (!status.ok()) return status;
     const absl::StatusOr<RemotePlans::Plan> plan = FindPlanOfRows(operation.plan);
     if (!plan.ok()) return plan.status();
-    if (operation.own_weights) {
+    if (operation.own_weights || operation.own_rows) {
       return absl::InvalidArgumentError(
-          "combine: own weights are in the shard, which a remote client does not share");
+          absl::StrCat("combine: own ", operation.own_weights ? "weights" : "rows",
+                       " are in the shard, which a remote client does not share"));
     }
     Wish wish{absl::StrCat("combine", Weights(operation.route_weights), " by a ", Describe(*plan)),
               {}};
@@ -165,6 +172,10 @@ class WishMaker {
   }
 
  private:
+  static absl::Status CheckNoSlot(const char* operation, bool named) {
+    if (!named) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(operation, ": ", kNoRemoteSlots));
+  }
   absl::Status CheckTokens(const char* operation, int32_t count) const {
     if (count >= 0 && count <= tokens_) return absl::OkStatus();
     return absl::InvalidArgumentError(

@@ -14,6 +14,11 @@
 
 namespace perigee {
 
+// What a remote client is told that names an output slot.
+inline constexpr char kNoRemoteSlots[] =
+    "an output slot is meant, which a remote client shares no more than the shard; expected none, "
+    "or a client on the worker's machine";
+
 // Names of tensors on the workers.
 inline constexpr char kRemoteHidden[] = "rank-client/hidden";
 inline constexpr char kRemoteTopkExperts[] = "rank-client/topk_experts";

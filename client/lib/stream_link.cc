@@ -56,6 +56,19 @@ absl::StatusOr<uint64_t> StreamLink::SubmitBehind(
   return producer.SubmitProgram(operations, /*awaits_inputs=*/true);
 }
 
+absl::StatusOr<uint64_t> StreamLink::ReleaseBehind(CUstream_st* stream, CommandProducer& producer,
+                                                   const LocalSlot& slot) const {
+  // Where the stream takes no word, the slot is not released.
+  absl::Status status = producer.CheckRoomFor(1);
+  if (status.ok()) status = words_->WriteOnStream(stream, &ReadWord(page_, slot), slot.identity);
+  if (!status.ok()) return status;
+  return producer.Submit(LocalReleaseSlot{slot, LocalRing::kDispatchOutput, SlotRead::kByStream});
+}
+
+absl::Status StreamLink::CaptureRead(CUstream_st* stream, int32_t index) const {
+  return words_->WriteOnStream(stream, &ReplayedWord(page_, index), 1);
+}
+
 absl::Status StreamLink::AwaitCommand(CUstream_st* stream, uint64_t command) const {
   return words_->WaitOnStream(stream, &page_.done.count, command + 1);
 }

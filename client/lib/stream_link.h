@@ -38,6 +38,12 @@ class StreamLink {
                                         absl::Span<const LocalOperation> operations) const;
   // What the stream is given from here on waits for the command's end.
   absl::Status AwaitCommand(CUstream_st* stream, uint64_t command) const;
+  // Releases a dispatch-output slot that there is; its last read is over when all that the stream
+  // has been given so far has ended. Errors as SubmitBehind.
+  absl::StatusOr<uint64_t> ReleaseBehind(CUstream_st* stream, CommandProducer& producer,
+                                         const LocalSlot& slot) const;
+  // Puts the mark of a captured read of the slot into the stream.
+  absl::Status CaptureRead(CUstream_st* stream, int32_t index) const;
   // No stream waits from here on. The connection is not looked at any more. Idempotent.
   void LetGo();
 

@@ -11,7 +11,7 @@ import perigee
 from perigee import _library
 
 HEADER = "".join(pathlib.Path("client/lib", name).read_text()
-                 for name in ("perigee_error.h", "perigee.h", "perigee_streams.h"))
+                 for name in ("perigee_error.h", "perigee.h", "perigee_rings.h", "perigee_streams.h"))
 
 
 class LibraryTest(unittest.TestCase):
@@ -28,6 +28,8 @@ class LibraryTest(unittest.TestCase):
                                ("perigee_memory", _library.MemoryStruct),
                                ("perigee_gradients", _library.GradientsStruct),
                                ("perigee_slots", _library.SlotsStruct),
+                               ("perigee_slot", _library.SlotStruct),
+                               ("perigee_output_slot", _library.OutputSlotStruct),
                                ("perigee_source", _library.SourceStruct)):
             self.assertEqual([name for name, *_ in python._fields_], self.fields_in_header(struct))
 
@@ -42,6 +44,9 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(_library.MemoryStruct.input_tokens.offset, 64)
         self.assertEqual(_library.MemoryStruct.plan_home_load.offset, 160)
         self.assertEqual(_library.ShapeStruct.source_storage.offset, 56)
+        self.assertEqual(_library.ShapeStruct.expert_output_slots.offset, 64)
+        self.assertEqual(ctypes.sizeof(_library.SlotStruct), 16)
+        self.assertEqual(_library.OutputSlotStruct.rows.offset, 8)
         self.assertEqual(_library.SourceStruct.tokens.offset, 48)
         self.assertEqual(_library.GradientsStruct.home_gate.offset, 8)
         self.assertEqual(_library.SlotsStruct.gate.offset, 16)

@@ -7,7 +7,6 @@
 #include "kernels/common/check.h"
 #include "kernels/common/shared_words.h"
 #include "proto/local/doorbell.h"
-#include "proto/local/local_command.h"
 #include "proto/local/spin_budget.h"
 #include "proto/local/stream_words.h"
 
@@ -76,6 +75,10 @@ absl::optional<PublicationTokenBytes> CommandConsumer::TokenOf(const CommandEntr
 bool CommandConsumer::InputsReady(const CommandEntry& entry) const {
   if ((entry.flags & kCommandAwaitsInputs) == 0) return true;
   return perigee::InputsReady(page_, entry.position);
+}
+
+bool CommandConsumer::TakeRead(const LocalSlot& slot, SlotRead read) {
+  return read == SlotRead::kByGraph ? TakeReplayed(page_, slot.index) : IsRead(page_, slot);
 }
 
 void CommandConsumer::Complete(LocalCompletion completion) {

@@ -16,6 +16,7 @@
 #include "absl/types/optional.h"
 #include "proto/local/command_page.h"
 #include "proto/local/completion_record.h"
+#include "proto/local/local_command.h"
 #include "proto/support/clock.h"
 #include "proto/support/defaults.h"
 #include "proto/support/publication_token.h"
@@ -49,6 +50,10 @@ class CommandConsumer {
   // Whether the client's device has said that the inputs of an entry that was taken are there, or
   // nobody is to wait for that.
   bool InputsReady(const CommandEntry& entry) const;
+
+  // Whether the client has said that the last read of a slot is over, which was released so; once
+  // of a graph. Not of SlotRead::kOver. The slot is one that there is.
+  bool TakeRead(const LocalSlot& slot, SlotRead read);
 
   // Publishes how a command ended that was taken, in the order of taking; sets the position.
   void Complete(LocalCompletion completion);

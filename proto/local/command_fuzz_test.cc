@@ -17,20 +17,41 @@ namespace {
 
 int64_t FuzzEntries() { return RingTestCount("PERIGEE_FUZZ_ENTRIES", 1000000, 50000); }
 
+// What the format says of the flags but kCommandAwaitsInputs, 2, which every kind may have.
+bool FlagsMayPass(const CommandEntry& entry) {
+  const uint32_t flags = entry.flags & ~2u;
+  const auto within = [&](uint32_t allowed) { return (flags & ~allowed) == 0; };
+  switch (entry.kind) {
+    case 2:
+    case 3:
+      return within(1 + 32);
+    case 5:
+      return within(1 + 32 + 64) && ((flags & 64) == 0 || (flags & 32) != 0);
+    case 6:
+      return flags == 32 || (within(1 + 4 + 512) && ((flags & 4) == 0 || (flags & 1) != 0));
+    case 12:
+      return within(1 + 8);
+    case 15:
+      return within(1 + 16);
+    case 17:
+      return flags == 0 || flags == 64 || flags == 128 || flags == 256;
+    default:
+      return flags == 0;
+  }
+}
+
 // What the format says, field by field.
 bool MayPass(const CommandEntry& entry) {
   const auto one_of = [&](std::initializer_list<uint32_t> kinds) {
     return std::find(kinds.begin(), kinds.end(), entry.kind) != kinds.end();
   };
+  const bool in_slot = (entry.flags & 32) != 0 || entry.kind == 17;
   const auto exactly_where = [](bool used, bool given) { return used == given; };
-  return entry.kind >= 1 && entry.kind <= 16 && entry.generation == 7 &&
+  return entry.kind >= 1 && entry.kind <= 17 && entry.generation == 7 && FlagsMayPass(entry) &&
          entry.sequence == (one_of({2, 3, 4, 6, 7, 10, 11, 14, 15, 16}) ? 11 : 0) &&
-         ((entry.flags & ~uint32_t{2}) <= (one_of({2, 3, 5, 6, 12, 15}) ? 1u : 0u) ||
-          (one_of({6}) && (entry.flags & ~uint32_t{2}) == 5) ||
-          (one_of({12}) && (entry.flags & ~uint32_t{3}) == 8) ||
-          (one_of({15}) && (entry.flags & ~uint32_t{3}) == 16)) &&
-         exactly_where(!one_of({1, 7}), entry.plan != 0) &&
-         exactly_where(one_of({9}), entry.source_plan != 0) &&
+         exactly_where(!one_of({1, 7, 17}), entry.plan != 0) &&
+         (in_slot ? entry.slot >= -1 || !one_of({2, 3}) : entry.slot == 0) &&
+         ((in_slot && !one_of({2, 3})) || exactly_where(one_of({9}), entry.source_plan != 0)) &&
          exactly_where(one_of({4, 5}), entry.weights_version != 0) && entry.token_count >= 0 &&
          entry.token_count <= (one_of({2, 3, 11, 15}) ? 16 : 0) && entry.layer >= 0 &&
          entry.layer <= (one_of({4, 5, 10}) ? 2 : 0);
@@ -49,7 +70,7 @@ CommandEntry AnyEntry(std::mt19937_64& random) {
   CommandEntry entry = EncodeCommand(RandomCommand(random), kTestLimits.generation);
   for (uint64_t changes = random() % 4; changes > 0; --changes) {
     const uint64_t value = AnyNumber(random);
-    switch (random() % 10) {
+    switch (random() % 11) {
       case 0:
         entry.position = value;
         break;
@@ -72,7 +93,10 @@ CommandEntry AnyEntry(std::mt19937_64& random) {
         entry.kind = static_cast<uint32_t>(value);
         break;
       case 7:
-        entry.flags = static_cast<uint32_t>(value);
+        entry.flags = static_cast<uint16_t>(value);
+        break;
+      case 9:
+        entry.slot = static_cast<int16_t>(value);
         break;
       case 8:
         entry.token_count = static_cast<int32_t>(value);

@@ -5,7 +5,7 @@
 //   header                the worker, before the page is handed out
 //   client, entries       the client
 //   tokens                the client
-//   ready                 the client, or a stream of its device
+//   ready, read, replayed the client, or a stream of its device
 //   worker, completions   the worker
 //   done                  the worker; when it has gone, the client
 //
@@ -32,8 +32,18 @@ namespace perigee {
 
 inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
 // Changes with every change of a struct here or of what a field means.
-inline constexpr uint32_t kCommandPageVersion = 4;
+inline constexpr uint32_t kCommandPageVersion = 5;
 inline constexpr uint32_t kCommandSlots = 64;
+// Words of CommandPage::read, and of CommandPage::replayed, one for each slot that there may be.
+inline constexpr uint32_t kReadWords = 256;
+inline constexpr uint32_t kReplayedWords = 64;
+
+// An output slot (docs/rings.md) that something has taken, as commands and completions name it.
+struct LocalSlot {
+  int32_t index = -1;
+  uint64_t identity = 0;  // of a dispatch-output slot the sequence of its dispatch; 0: none
+  friend constexpr bool operator==(const LocalSlot&, const LocalSlot&) = default;
+};
 
 // One command as it travels; fields that its kind does not use are 0 (local_command.h).
 struct alignas(64) CommandEntry {
@@ -41,10 +51,11 @@ struct alignas(64) CommandEntry {
   uint64_t generation = 0;
   uint64_t sequence = 0;  // of a collective operation; 0 for the others
   uint64_t plan = 0;
-  uint64_t source_plan = 0;
+  uint64_t source_plan = 0;  // or the identity of an output slot
   uint64_t weights_version = 0;
   uint32_t kind = 0;   // CommandKind
-  uint32_t flags = 0;  // kCommand...
+  uint16_t flags = 0;  // kCommand...
+  int16_t slot = 0;    // index of an output slot
   int32_t token_count = 0;
   int32_t layer = 0;
 
@@ -68,6 +79,7 @@ struct CompletionFacts {
   int64_t seen = 0;
   int64_t duration_ns = 0;
   uint64_t lost_ranks[2] = {};  // bit r % 64 of word r / 64
+  uint64_t slot_identity = 0;   // of the output slot taken; 0: none
   uint32_t code = 0;            // absl::StatusCode
   uint32_t kind = 0;            // CommandKind
   uint32_t phase = 0;
@@ -76,11 +88,13 @@ struct CompletionFacts {
   int32_t token = -1;
   int32_t k = -1;
   uint32_t message_bytes = 0;
+  int32_t slot = -1;  // index of the output slot taken
+  uint32_t reserved = 0;
   char reason[24] = {};  // ends with a zero
 };
-static_assert(sizeof(CompletionFacts) == 120);
+static_assert(sizeof(CompletionFacts) == 136);
 
-inline constexpr size_t kCompletionMessageBytes = 896;
+inline constexpr size_t kCompletionMessageBytes = 880;
 
 struct alignas(64) CompletionRecord {
   uint64_t lock = 0;  // odd while the rest is being written; grows
@@ -125,6 +139,11 @@ struct CommandPage {
   // inputs of command p are there (kCommandAwaitsInputs); command p has ended when done.count is at
   // least p + 1.
   uint64_t ready[kCommandSlots] = {};
+  // Likewise, of dispatch-output slots whose last read is over: read[i % kReadWords] is i, the
+  // identity that the slot had, or replayed[index] is not 0, and 0 again once the worker has seen
+  // it (SlotRead).
+  uint64_t read[kReadWords] = {};
+  uint64_t replayed[kReplayedWords] = {};
   CommandPageDone done;
   CommandEntry entries[kCommandSlots];
   TokenEntry tokens[kCommandSlots];

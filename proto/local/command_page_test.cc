@@ -55,7 +55,7 @@ TEST_F(CommandPageTest, RefusesAnotherMagicVersionOrShape) {
   ExpectRefused("magic is");
   page_->header.magic ^= 1;
   page_->header.version += 1;
-  ExpectRefused("version is 5, expected 4");
+  ExpectRefused("version is 6, expected 5");
   page_->header.version -= 1;
   page_->header.slots = 63;
   ExpectRefused("slots is 63, expected 64");

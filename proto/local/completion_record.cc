@@ -58,6 +58,8 @@ CompletionFacts FactsOf(const LocalCompletion& completion) {
   facts.awaited_rank = completion.awaited_rank;
   facts.token = completion.token;
   facts.k = completion.k;
+  facts.slot_identity = completion.slot.identity;
+  facts.slot = completion.slot.index;
   facts.message_bytes =
       static_cast<uint32_t>(std::min(completion.status.message().size(), kCompletionMessageBytes));
   completion.reason.copy(facts.reason, sizeof(facts.reason) - 1);
@@ -93,6 +95,7 @@ LocalCompletion CompletionOf(const CompletionFacts& facts, const char* message) 
   completion.awaited_rank = facts.awaited_rank;
   completion.token = facts.token;
   completion.k = facts.k;
+  completion.slot = {facts.slot, facts.slot_identity};
   completion.expected = facts.expected;
   completion.seen = facts.seen;
   return completion;

@@ -26,6 +26,7 @@ struct LocalCompletion {
   Generation generation;
   Sequence sequence;          // 0 of a local operation
   uint32_t kind = 0;          // CommandKind; 0 where no command is meant
+  LocalSlot slot;             // that it has taken: a dispatch, or a run_experts for its results
   int32_t rank = -1;          // that speaks
   absl::Duration duration;    // from the worker's taking the command to its end
   std::vector<int32_t> lost;  // ranks that the group lost, if that is why; in [0, 128)

@@ -8,28 +8,37 @@ namespace perigee {
 namespace {
 
 constexpr uint32_t kFirstKind = static_cast<uint32_t>(CommandKind::kEmpty);
-constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kMaterialise);
+constexpr uint32_t kLastKind = static_cast<uint32_t>(CommandKind::kReleaseSlot);
 static_assert(std::variant_size_v<LocalOperation> == kLastKind - kFirstKind + 1);
 
 bool IsKnown(uint32_t kind) { return kind >= kFirstKind && kind <= kLastKind; }
 
-uint32_t Flags(bool route_weights) { return route_weights ? kCommandRouteWeights : 0; }
+uint16_t Flags(bool route_weights) { return route_weights ? kCommandRouteWeights : 0; }
+
+int16_t IndexInEntry(int32_t index) {
+  const bool fits = index >= INT16_MIN && index <= INT16_MAX;
+  return static_cast<int16_t>(fits ? index : INT16_MIN);
+}
 
 // Writes what one operation uses.
 struct Encoder {
   CommandEntry& entry;
 
   void operator()(const LocalEmpty&) const {}
-  void operator()(const LocalDispatch& dispatch) const { Rows(dispatch); }
-  void operator()(const LocalDispatchWithPlan& dispatch) const { Rows(dispatch); }
+  void operator()(const LocalDispatch& dispatch) const { Dispatch(dispatch); }
+  void operator()(const LocalDispatchWithPlan& dispatch) const { Dispatch(dispatch); }
   void operator()(const LocalPrefetchWeights& prefetch) const { Weights(prefetch); }
   void operator()(const LocalRunExperts& run) const {
     Weights(run);
     entry.flags = Flags(run.route_weights);
+    if (run.slot) Slot(*run.slot);
+    if (run.output_slot) entry.flags |= kCommandExpertOutput;
   }
   void operator()(const LocalCombine& combine) const {
     entry.plan = combine.plan.value;
     entry.flags = Flags(combine.route_weights);
+    if (combine.own_rows) entry.flags |= kCommandOwnRows;
+    if (combine.slot) Slot(*combine.slot);
     if (combine.route_weights && combine.own_weights) entry.flags |= kCommandOwnWeights;
   }
   void operator()(const LocalBarrier&) const {}
@@ -61,12 +70,33 @@ struct Encoder {
   void operator()(const LocalMaterialise& materialise) const {
     entry.plan = materialise.plan.value;
   }
+  void operator()(const LocalReleaseSlot& release) const {
+    Name(release.slot);
+    if (release.ring == LocalRing::kExpertOutput) entry.flags |= kCommandExpertOutput;
+    if (release.read == SlotRead::kByStream) entry.flags |= kCommandReadByStream;
+    if (release.read == SlotRead::kByGraph) entry.flags |= kCommandReadByGraph;
+  }
 
-  template <typename Dispatch>
-  void Rows(const Dispatch& dispatch) const {
-    entry.plan = dispatch.plan.value;
-    entry.token_count = dispatch.token_count;
-    entry.flags = Flags(dispatch.route_weights);
+  template <typename Operation>
+  void Rows(const Operation& operation) const {
+    entry.plan = operation.plan.value;
+    entry.token_count = operation.token_count;
+    entry.flags = Flags(operation.route_weights);
+  }
+  template <typename Operation>
+  void Dispatch(const Operation& dispatch) const {
+    Rows(dispatch);
+    if (!dispatch.slot) return;
+    entry.flags |= kCommandSlot;
+    entry.slot = IndexInEntry(*dispatch.slot);
+  }
+  void Slot(const LocalSlot& slot) const {
+    entry.flags |= kCommandSlot;
+    Name(slot);
+  }
+  void Name(const LocalSlot& slot) const {
+    entry.slot = IndexInEntry(slot.index);
+    entry.source_plan = slot.identity;
   }
   template <typename Operation>
   void Weights(const Operation& operation) const {
@@ -76,23 +106,35 @@ struct Encoder {
   }
 };
 
+SlotRead ReadOf(const CommandEntry& entry) {
+  if ((entry.flags & kCommandReadByStream) != 0) return SlotRead::kByStream;
+  return (entry.flags & kCommandReadByGraph) != 0 ? SlotRead::kByGraph : SlotRead::kOver;
+}
+
 // The operation that an entry of a known kind says, unchecked.
 LocalOperation Read(const CommandEntry& entry, const absl::optional<PublicationTokenBytes>& token) {
   const LocalPlanId plan(entry.plan);
-  const bool weighted = (entry.flags & kCommandRouteWeights) != 0;
+  const auto has = [&entry](uint32_t flag) { return (entry.flags & flag) != 0; };
+  const bool weighted = has(kCommandRouteWeights);
+  const LocalSlot slot{entry.slot, entry.source_plan};
+  absl::optional<LocalSlot> named;
+  if (has(kCommandSlot)) named = slot;
+  absl::optional<int32_t> choice;
+  if (has(kCommandSlot)) choice = entry.slot;
   switch (static_cast<CommandKind>(entry.kind)) {
     case CommandKind::kEmpty:
       return LocalEmpty{};
     case CommandKind::kDispatch:
-      return LocalDispatch{plan, entry.token_count, weighted};
+      return LocalDispatch{plan, entry.token_count, weighted, choice};
     case CommandKind::kDispatchWithPlan:
-      return LocalDispatchWithPlan{plan, entry.token_count, weighted};
+      return LocalDispatchWithPlan{plan, entry.token_count, weighted, choice};
     case CommandKind::kPrefetchWeights:
       return LocalPrefetchWeights{plan, entry.layer, entry.weights_version};
     case CommandKind::kRunExperts:
-      return LocalRunExperts{plan, entry.layer, entry.weights_version, weighted};
+      return LocalRunExperts{plan,     entry.layer, entry.weights_version,
+                             weighted, named,       has(kCommandExpertOutput)};
     case CommandKind::kCombine:
-      return LocalCombine{plan, weighted, (entry.flags & kCommandOwnWeights) != 0};
+      return LocalCombine{plan, weighted, has(kCommandOwnWeights), has(kCommandOwnRows), named};
     case CommandKind::kBarrier:
       return LocalBarrier{};
     case CommandKind::kReleasePlan:
@@ -110,10 +152,13 @@ LocalOperation Read(const CommandEntry& entry, const absl::optional<PublicationT
     case CommandKind::kPublish:
       return LocalPublish{plan};
     case CommandKind::kPrepareSource:
-      return LocalPrepareSource{plan, entry.token_count, (entry.flags & kCommandHidden) != 0,
-                                weighted};
+      return LocalPrepareSource{plan, entry.token_count, has(kCommandHidden), weighted};
     case CommandKind::kMaterialise:
       return LocalMaterialise{plan};
+    case CommandKind::kReleaseSlot:
+      return LocalReleaseSlot{
+          slot, has(kCommandExpertOutput) ? LocalRing::kExpertOutput : LocalRing::kDispatchOutput,
+          ReadOf(entry)};
   }
   return LocalEmpty{};
 }
@@ -131,8 +176,13 @@ class Checker {
       case CommandKind::kEmpty:
       case CommandKind::kBarrier:
         return absl::OkStatus();
+      case CommandKind::kReleaseSlot:
+        return CheckRelease();
       case CommandKind::kDispatch:
       case CommandKind::kDispatchWithPlan:
+        status = CheckChoice();
+        if (status.ok()) status = InRange("token_count", entry_.token_count, limits_.tokens);
+        break;
       case CommandKind::kPrepareDispatch:
         status = InRange("token_count", entry_.token_count, limits_.tokens);
         break;
@@ -144,8 +194,13 @@ class Checker {
         status = CheckSource();
         break;
       case CommandKind::kPrefetchWeights:
+        status = CheckWeights();
+        break;
       case CommandKind::kRunExperts:
         status = CheckWeights();
+        if (status.ok() && Has(kCommandExpertOutput) && !Has(kCommandSlot)) {
+          status = Invalid("output_slot", "set", "a slot that its rows are in");
+        }
         break;
       case CommandKind::kReduceGradients:
         status = CheckGradients();
@@ -154,6 +209,8 @@ class Checker {
         status = NotZero("source_plan", entry_.source_plan);
         break;
       case CommandKind::kCombine:
+        status = CheckCombine();
+        break;
       case CommandKind::kReleasePlan:
       case CommandKind::kPreparePublication:
       case CommandKind::kStoreRows:
@@ -170,6 +227,7 @@ class Checker {
       uint64_t found, meant;
     } fields[] = {
         {"flags", entry_.flags, meant.flags},
+        {"slot", static_cast<uint16_t>(entry_.slot), static_cast<uint16_t>(meant.slot)},
         {"plan", entry_.plan, meant.plan},
         {"source_plan", entry_.source_plan, meant.source_plan},
         {"weights_version", entry_.weights_version, meant.weights_version},
@@ -212,6 +270,25 @@ class Checker {
     return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer has no source storage"));
   }
 
+  bool Has(uint32_t flag) const { return (entry_.flags & flag) != 0; }
+
+  absl::Status CheckChoice() const {
+    if (!Has(kCommandSlot) || entry_.slot >= kAnySlot) return absl::OkStatus();
+    return Invalid("slot", absl::StrCat(entry_.slot), "-1 or an index");
+  }
+  absl::Status CheckRelease() const {
+    const bool by_stream = Has(kCommandReadByStream), by_graph = Has(kCommandReadByGraph);
+    if (by_stream && by_graph) return Invalid("read", "by a stream and by a graph", "one of them");
+    if (!Has(kCommandExpertOutput) || (!by_stream && !by_graph)) return absl::OkStatus();
+    return Invalid("read", "to be told", "over, as an expert-output slot is read by commands");
+  }
+  absl::Status CheckCombine() const {
+    if (!Has(kCommandSlot)) return absl::OkStatus();
+    if (Has(kCommandOwnRows)) return Invalid("own_rows", "set", "rows of the slot or one's own");
+    if (!Has(kCommandRouteWeights)) return absl::OkStatus();
+    return Invalid("route_weights", "set", "none, as an expert-output slot has no weights");
+  }
+
   absl::Status CheckGradients() const {
     if (!limits_.gradients) {
       return absl::InvalidArgumentError(absl::StrCat(Who(), ": the buffer keeps no gradients"));
@@ -244,68 +321,6 @@ class Checker {
 
 CommandKind KindOf(const LocalOperation& operation) {
   return static_cast<CommandKind>(kFirstKind + operation.index());
-}
-
-bool IsCollective(CommandKind kind) {
-  switch (kind) {
-    case CommandKind::kDispatch:
-    case CommandKind::kDispatchWithPlan:
-    case CommandKind::kPrefetchWeights:
-    case CommandKind::kCombine:
-    case CommandKind::kBarrier:
-    case CommandKind::kReduceGradients:
-    case CommandKind::kPrepareDispatch:
-    case CommandKind::kPublish:
-    case CommandKind::kPrepareSource:
-    case CommandKind::kMaterialise:
-      return true;
-    case CommandKind::kEmpty:
-    case CommandKind::kRunExperts:
-    case CommandKind::kReleasePlan:
-    case CommandKind::kClonePlan:
-    case CommandKind::kPreparePublication:
-    case CommandKind::kStoreRows:
-      return false;
-  }
-  return false;
-}
-
-const char* CommandName(CommandKind kind) {
-  switch (kind) {
-    case CommandKind::kEmpty:
-      return "empty";
-    case CommandKind::kDispatch:
-      return "dispatch";
-    case CommandKind::kDispatchWithPlan:
-      return "dispatch_with_plan";
-    case CommandKind::kPrefetchWeights:
-      return "prefetch_weights";
-    case CommandKind::kRunExperts:
-      return "run_experts";
-    case CommandKind::kCombine:
-      return "combine";
-    case CommandKind::kBarrier:
-      return "barrier";
-    case CommandKind::kReleasePlan:
-      return "release_plan";
-    case CommandKind::kClonePlan:
-      return "clone_plan";
-    case CommandKind::kReduceGradients:
-      return "reduce_gradients";
-    case CommandKind::kPrepareDispatch:
-      return "prepare_dispatch";
-    case CommandKind::kPreparePublication:
-      return "prepare_publication";
-    case CommandKind::kStoreRows:
-      return "store_rows";
-    case CommandKind::kPublish:
-      return "publish";
-    case CommandKind::kPrepareSource:
-      return "prepare_source";
-    case CommandKind::kMaterialise:
-      return "materialise";
-  }
-  return "unknown";
 }
 
 CommandEntry EncodeCommand(const LocalCommand& command, Generation generation) {

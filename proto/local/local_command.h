@@ -32,6 +32,7 @@ enum class CommandKind : uint32_t {
   kPublish = 14,
   kPrepareSource = 15,
   kMaterialise = 16,
+  kReleaseSlot = 17,
 };
 
 // Bits of CommandEntry.flags.
@@ -47,9 +48,21 @@ inline constexpr uint32_t kCommandOwnWeights = 1u << 2;
 inline constexpr uint32_t kCommandToken = 1u << 3;
 // Of prepare_source: the tokens in the arena are copied into the source shard.
 inline constexpr uint32_t kCommandHidden = 1u << 4;
+// Of a dispatch: its rows go to an output slot; of run_experts and combine: they are in one.
+inline constexpr uint32_t kCommandSlot = 1u << 5;
+// Of run_experts: its results go to an expert-output slot; of release_slot: it is one.
+inline constexpr uint32_t kCommandExpertOutput = 1u << 6;
+// Of release_slot: SlotRead::kByStream, kByGraph.
+inline constexpr uint32_t kCommandReadByStream = 1u << 7;
+inline constexpr uint32_t kCommandReadByGraph = 1u << 8;
+// Of combine: the client has written the rows in the shard itself.
+inline constexpr uint32_t kCommandOwnRows = 1u << 9;
 
 // Chosen by the client; 0 is none.
 using LocalPlanId = StrongInt<struct LocalPlanIdTag, uint64_t>;
+
+// Of a dispatch into an output slot: whichever is next in turn.
+inline constexpr int32_t kAnySlot = -1;
 
 // Does nothing: to measure the way there and back.
 struct LocalEmpty {
@@ -60,6 +73,10 @@ struct LocalDispatch {
   LocalPlanId plan;         // that the plan made here is kept under, replacing an older one
   int32_t token_count = 0;  // in [0, S]; may differ between ranks
   bool route_weights = false;
+  // The rows go to the next dispatch-output slot in turn, kAnySlot, or to this one, if that is the
+  // next; none: to the shard. The completion says which slot was taken. Its identity is the
+  // sequence of the dispatch.
+  absl::optional<int32_t> slot = absl::nullopt;
   friend bool operator==(const LocalDispatch&, const LocalDispatch&) = default;
 };
 // Collective. The same by an earlier plan; the routes are not read.
@@ -67,6 +84,7 @@ struct LocalDispatchWithPlan {
   LocalPlanId plan;
   int32_t token_count = 0;
   bool route_weights = false;
+  absl::optional<int32_t> slot = absl::nullopt;
   friend bool operator==(const LocalDispatchWithPlan&, const LocalDispatchWithPlan&) = default;
 };
 // Collective.
@@ -76,20 +94,29 @@ struct LocalPrefetchWeights {
   uint64_t weights_version = 0;  // that every home rank must hold; not 0
   friend bool operator==(const LocalPrefetchWeights&, const LocalPrefetchWeights&) = default;
 };
-// Local. Reads the rows in the shard and writes the results over them.
+// Local. Reads the rows in the shard and writes the results over them; or reads those of a
+// dispatch-output slot, which it releases, and writes the results to the shard or to the next
+// expert-output slot, which the completion names.
 struct LocalRunExperts {
   LocalPlanId plan;
   int32_t layer = 0;
   uint64_t weights_version = 0;
   bool route_weights = false;
+  absl::optional<LocalSlot> slot = absl::nullopt;
+  bool output_slot = false;  // only with slot
   friend bool operator==(const LocalRunExperts&, const LocalRunExperts&) = default;
 };
 // Collective. Sums the rows in the shard into the tokens out, and with route_weights gathers the
-// shard's route weights into the weights out. Changes the shard's rows.
+// shard's route weights into the weights out. Changes the shard's rows. Rows of an expert-output
+// slot it brings there first, and releases the slot.
 struct LocalCombine {
   LocalPlanId plan;
-  bool route_weights = false;
-  bool own_weights = false;  // with route_weights: not those that a dispatch has left there
+  bool route_weights = false;  // not with slot
+  bool own_weights = false;    // with route_weights: not those that a dispatch has left there
+  // The client has written all rows itself: the shard need not hold those of the plan. Not with
+  // slot.
+  bool own_rows = false;
+  absl::optional<LocalSlot> slot = absl::nullopt;
   friend bool operator==(const LocalCombine&, const LocalCombine&) = default;
 };
 // Collective.
@@ -163,12 +190,29 @@ struct LocalMaterialise {
   friend bool operator==(const LocalMaterialise&, const LocalMaterialise&) = default;
 };
 
+enum class LocalRing : uint32_t { kDispatchOutput, kExpertOutput };
+// Where the last read of a released slot stands (docs/rings.md). Whoever says that it is over does
+// so behind the end of the slot's dispatch.
+enum class SlotRead : uint32_t {
+  kOver,      // it is a command before this one, or of the client's own and has ended
+  kByStream,  // it is over when CommandPage::read says so
+  kByGraph,   // when CommandPage::replayed does
+};
+// Local. Nothing behind it waits for the last read but a dispatch that takes the slot again.
+struct LocalReleaseSlot {
+  LocalSlot slot;
+  LocalRing ring = LocalRing::kDispatchOutput;
+  SlotRead read = SlotRead::kOver;  // of an expert-output slot always
+  friend bool operator==(const LocalReleaseSlot&, const LocalReleaseSlot&) = default;
+};
+
 // In the order of CommandKind.
 using LocalOperation =
     std::variant<LocalEmpty, LocalDispatch, LocalDispatchWithPlan, LocalPrefetchWeights,
                  LocalRunExperts, LocalCombine, LocalBarrier, LocalReleasePlan, LocalClonePlan,
                  LocalReduceGradients, LocalPrepareDispatch, LocalPreparePublication,
-                 LocalStoreRows, LocalPublish, LocalPrepareSource, LocalMaterialise>;
+                 LocalStoreRows, LocalPublish, LocalPrepareSource, LocalMaterialise,
+                 LocalReleaseSlot>;
 
 struct LocalCommand {
   Sequence sequence;  // of a collective operation; 0 for a local one
@@ -194,14 +238,14 @@ struct CommandLimits {
 };
 
 // position is left 0. A local operation's sequence is written as 0. A publication token is not in
-// the entry.
+// the entry. An index that no slot can have becomes another such.
 CommandEntry EncodeCommand(const LocalCommand& command, Generation generation);
 
 // `entry` and `token`, which is there exactly where the entry says so, are private copies. What the
-// token's bytes are is not looked at here. INVALID_ARGUMENT: an unknown kind or flag, a field out
-// of its range or not 0 where the kind has no use for it; FAILED_PRECONDITION: another generation,
-// or another sequence than the next. The message names the command, the field, and what was
-// expected.
+// token's bytes are, and which slots there are, is not looked at here. INVALID_ARGUMENT: an unknown
+// kind or flag, a field out of its range or not 0 where the kind has no use for it;
+// FAILED_PRECONDITION: another generation, or another sequence than the next. The message names the
+// command, the field, and what was expected.
 absl::StatusOr<LocalCommand> DecodeCommand(
     const CommandEntry& entry, const CommandLimits& limits,
     const absl::optional<PublicationTokenBytes>& token = absl::nullopt);

@@ -44,14 +44,14 @@ TEST(LocalCommandTest, KindsHaveNamesAndTheUnknownNone) {
   EXPECT_STREQ(CommandName(KindOf(LocalClonePlan{})), "clone_plan");
   EXPECT_STREQ(CommandName(KindOf(LocalEmpty{})), "empty");
   EXPECT_STREQ(CommandName(static_cast<CommandKind>(0)), "unknown");
-  EXPECT_STREQ(CommandName(static_cast<CommandKind>(17)), "unknown");
+  EXPECT_STREQ(CommandName(static_cast<CommandKind>(18)), "unknown");
 }
 
 TEST(LocalCommandTest, RefusesUnknownKinds) {
   CommandEntry entry = Entry(LocalEmpty{});
-  for (const uint32_t kind : {0u, 17u, 0xffffffffu}) {
+  for (const uint32_t kind : {0u, 18u, 0xffffffffu}) {
     entry.kind = kind;
-    ExpectInvalid(entry, "expected 1 to 16");
+    ExpectInvalid(entry, "expected 1 to 17");
     EXPECT_FALSE(TakesSequence(entry));
   }
 }
@@ -151,6 +151,47 @@ TEST(LocalCommandTest, RefusesFieldsThatTheKindHasNoUseFor) {
   entry = Entry(LocalCombine{kPlan});
   entry.token_count = 1;
   ExpectInvalid(entry, "token_count is 1, expected 0");
+}
+
+TEST(LocalCommandTest, RefusesSlotsThatCannotBeMeant) {
+  CommandEntry entry = Entry(LocalDispatch{kPlan, 1, false, kAnySlot});
+  EXPECT_EQ(entry.flags, kCommandSlot);
+  entry.slot = -2;
+  ExpectInvalid(entry, "(dispatch): slot is -2, expected -1 or an index");
+  entry = Entry(LocalDispatch{kPlan, 1, false});
+  entry.slot = 1;
+  ExpectInvalid(entry, "slot is 1, expected 0");
+  entry = Entry(LocalDispatchWithPlan{kPlan, 1, false, 2});
+  entry.source_plan = 5;
+  ExpectInvalid(entry, "source_plan is 5, expected 0");
+  LocalRunExperts run{kPlan, 0, 1};
+  run.output_slot = true;
+  ExpectInvalid(Entry(run), "(run_experts): output_slot is set, expected a slot");
+  LocalCombine combine{.plan = kPlan, .route_weights = true, .slot = LocalSlot{1, 3}};
+  ExpectInvalid(Entry(combine), "route_weights is set, expected none");
+  combine = {.plan = kPlan, .own_rows = true, .slot = LocalSlot{1, 3}};
+  ExpectInvalid(Entry(combine), "own_rows is set, expected rows of the slot");
+  LocalReleaseSlot release{{1, 3}, LocalRing::kExpertOutput, SlotRead::kByStream};
+  ExpectInvalid(Entry(release), "(release_slot): read is to be told, expected over");
+  entry = Entry(LocalReleaseSlot{{1, 3}});
+  entry.flags |= kCommandReadByStream | kCommandReadByGraph;
+  ExpectInvalid(entry, "read is by a stream and by a graph");
+  entry = Entry(LocalReleaseSlot{{1, 3}});
+  entry.flags = kCommandSlot;
+  ExpectInvalid(entry, "flags is 32, expected 0");
+  entry = Entry(LocalReleaseSlot{{1, 3}});
+  entry.plan = 1;
+  ExpectInvalid(entry, "plan is 1, expected 0");
+}
+
+// No slot is meant by accident.
+TEST(LocalCommandTest, AnIndexThatDoesNotFitIsNoOther) {
+  for (const int32_t index : {65536, -65536, 65537, INT32_MAX, INT32_MIN}) {
+    const CommandEntry entry = Entry(LocalReleaseSlot{{index, 3}});
+    EXPECT_LT(entry.slot, 0) << index;
+    EXPECT_EQ(entry.source_plan, 3u);
+    ExpectInvalid(Entry(LocalDispatch{kPlan, 1, false, index}), "expected -1 or an index");
+  }
 }
 
 // The flag and the bytes come from one place each: one without the other is no command.

@@ -15,12 +15,18 @@ int32_t Between(std::mt19937_64& random, int32_t first, int32_t last) {
   return std::uniform_int_distribution<int32_t>(first, last)(random);
 }
 
+int32_t RandomChoice(std::mt19937_64& random) { return Between(random, kAnySlot, INT16_MAX); }
+
 // Or none.
 absl::optional<PublicationTokenBytes> RandomToken(std::mt19937_64& random) {
   if (random() % 2 == 0) return absl::nullopt;
   PublicationTokenBytes token;
   for (char& byte : token) byte = static_cast<char>(random());
   return token;
+}
+
+LocalSlot RandomSlot(std::mt19937_64& random) {
+  return {Between(random, INT16_MIN, INT16_MAX), random()};
 }
 
 }  // namespace
@@ -79,6 +85,15 @@ LocalCommand RandomCommand(std::mt19937_64& random) {
       LocalPublish{plan},
       LocalPrepareSource{plan, tokens, random() % 2 == 0, weighted},
       LocalMaterialise{plan},
+      LocalReleaseSlot{RandomSlot(random),
+                       random() % 2 == 0 ? LocalRing::kDispatchOutput : LocalRing::kExpertOutput},
+      LocalReleaseSlot{RandomSlot(random), LocalRing::kDispatchOutput,
+                       random() % 2 == 0 ? SlotRead::kByStream : SlotRead::kByGraph},
+      LocalDispatch{plan, tokens, weighted, RandomChoice(random)},
+      LocalDispatchWithPlan{plan, tokens, weighted, RandomChoice(random)},
+      LocalRunExperts{plan, layer, version, weighted, RandomSlot(random), random() % 2 == 0},
+      LocalCombine{.plan = plan, .slot = RandomSlot(random)},
+      LocalCombine{plan, weighted, weighted, true},
   };
   LocalCommand command;
   command.operation = operations[random() % std::size(operations)];
@@ -92,7 +107,8 @@ LocalCompletion RandomCompletion(std::mt19937_64& random) {
   completion.position = random();
   completion.generation = Generation(random());
   completion.sequence = Sequence(random());
-  completion.kind = static_cast<uint32_t>(random() % 17);
+  completion.kind = static_cast<uint32_t>(random() % 18);
+  if (random() % 2 == 0) completion.slot = RandomSlot(random);
   completion.rank = Between(random, 0, 127);
   completion.duration = absl::Nanoseconds(Between(random, 0, 1 << 30));
   if (random() % 2 == 0) return completion;
@@ -124,6 +140,7 @@ void ExpectSame(const LocalCompletion& found, const LocalCompletion& expected) {
   EXPECT_EQ(found.generation, expected.generation);
   EXPECT_EQ(found.sequence, expected.sequence);
   EXPECT_EQ(found.kind, expected.kind);
+  EXPECT_EQ(found.slot, expected.slot);
   EXPECT_EQ(found.rank, expected.rank);
   EXPECT_EQ(found.duration, expected.duration);
   EXPECT_EQ(found.lost, expected.lost);

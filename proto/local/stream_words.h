@@ -30,6 +30,25 @@ inline bool InputsReady(CommandPage& page, uint64_t position) {
          ReadyValue(position);
 }
 
+// The word by which a stream says that the last read of a dispatch-output slot is over, which it
+// sets to the identity that the slot had.
+inline uint64_t& ReadWord(CommandPage& page, const LocalSlot& slot) {
+  return page.read[slot.identity % kReadWords];
+}
+inline bool IsRead(CommandPage& page, const LocalSlot& slot) {
+  return std::atomic_ref<uint64_t>(ReadWord(page, slot)).load(std::memory_order_acquire) ==
+         slot.identity;
+}
+
+// The same for a graph, which stores 1 whoever has the slot. `index` is in [0, kReplayedWords).
+inline uint64_t& ReplayedWord(CommandPage& page, int32_t index) { return page.replayed[index]; }
+// Once for each time that it was set, if it is looked at in between.
+inline bool TakeReplayed(CommandPage& page, int32_t index) {
+  const std::atomic_ref<uint64_t> word(ReplayedWord(page, index));
+  return word.load(std::memory_order_acquire) != 0 &&
+         word.exchange(0, std::memory_order_acq_rel) != 0;
+}
+
 }  // namespace perigee
 
 #endif  // PERIGEE_PROTO_LOCAL_STREAM_WORDS_H_

@@ -147,6 +147,8 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
   buffer.shape.set_gradients(true);
   buffer.shape.set_peer_store(true);
   buffer.shape.set_source_storage(true);
+  buffer.shape.set_dispatch_output_slots(kDispatchOutputSlots);
+  buffer.shape.set_expert_output_slots(kExpertOutputSlots);
   buffer.sms = sms_of_buffer();
   buffer_ = Need(client_->CreateBuffer(group_.name(), buffer)).name();
   if (!start_last) LoadWeights(layer);

@@ -32,6 +32,9 @@ class ClientCluster {
  public:
   static constexpr int32_t kRanks = 3;
   static constexpr uint64_t kVersion = 5;  // of the weights
+  // Of the buffer.
+  static constexpr int32_t kDispatchOutputSlots = 3;
+  static constexpr int32_t kExpertOutputSlots = 2;
 
   // Starts the worker of the last rank, w2, in the test's own way; returns when it is registered.
   using StartLast = std::function<void(const std::string& coordinator)>;

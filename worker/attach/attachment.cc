@@ -46,8 +46,12 @@ absl::StatusOr<std::shared_ptr<Attachment>> Attachment::Create(
     attachment->finished_ = true;
     return status;
   }
-  attachment->executor_.emplace(attachment->group_, buffer->site(), attachment->memory_->arena(),
-                                first_sequence, environment.clock);
+  attachment->executor_.emplace(
+      attachment->group_, buffer->site(), attachment->memory_->arena(), first_sequence,
+      environment.clock,
+      [consumer = &*attachment->consumer_](const LocalSlot& slot, SlotRead read) {
+        return consumer->TakeRead(slot, read);
+      });
   return attachment;
 }
 
@@ -150,6 +154,7 @@ void Attachment::Serve() {
   (void)prctl(PR_SET_TIMERSLACK, kSleepSlackNs);
   while (!executor_->fatal()) {
     if (taking_) TakeCommand();
+    executor_->PassReads();
     const bool news = CompleteEnded();
     if (!taking_ && executor_->idle()) break;
     if (!news && (taken_ || !executor_->idle())) Pause();

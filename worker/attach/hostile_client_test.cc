@@ -6,6 +6,7 @@
 #include <iostream>
 #include <random>
 #include <thread>
+#include <variant>
 
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
@@ -44,7 +45,10 @@ class Round {
         group_(kRanks, [](int32_t) { return CreateHostBackend(); }) {
     v1::Buffer options;
     options.set_operation_timeout_ms(100);  // ranks out of step are found out soon
-    group_.MakeBuffer(layer_.shape(), options);
+    v1::BufferShape shape = layer_.shape();
+    shape.set_dispatch_output_slots(2);
+    shape.set_expert_output_slots(1);
+    group_.MakeBuffer(shape, options);
     for (int32_t rank = 0; rank < kRanks; ++rank) {
       for (const LayerTensor& tensor : layer_.Weights(rank)) {
         EXPECT_TRUE(
@@ -114,28 +118,48 @@ class Round {
     request.ticket.fill('x');
     return *TestClient::Attach(servers_[rank]->path(), request);
   }
-  // A layer and a publication, again and again, until something is over.
+  // A layer, a layer in slots and a publication, again and again, until something is over.
   void Work(TestClient& client) const {
     const LocalPlanId plan(1);
     const PublicationTokenBytes forged = {'x'};
-    const LocalOperation steps[] = {LocalDispatch{plan, 2, true},
-                                    LocalPrefetchWeights{plan, 0, 9},
-                                    LocalRunExperts{plan, 0, 9, true},
-                                    LocalCombine{plan, true},
-                                    LocalDispatchWithPlan{plan, 2, true},
-                                    LocalBarrier{},
-                                    LocalPrepareDispatch{plan, 2},
-                                    LocalPreparePublication{plan, true, {}},
-                                    LocalStoreRows{plan},
-                                    LocalPublish{plan},
-                                    LocalPrepareDispatch{plan, 2},
-                                    LocalPreparePublication{plan, true, forged}};
-    for (int step = 0; step < 60; ++step) {
-      const LocalOperation& operation = steps[step % std::size(steps)];
+    constexpr LocalSlot last_taken{1, 0};
+    LocalSlot last;
+    const LocalOperation steps[] = {
+        LocalDispatch{plan, 2, true},
+        LocalPrefetchWeights{plan, 0, 9},
+        LocalRunExperts{plan, 0, 9, true},
+        LocalCombine{plan, true},
+        LocalDispatchWithPlan{plan, 2, true, kAnySlot},
+        LocalRunExperts{plan, 0, 9, true, last_taken, true},
+        LocalCombine{.plan = plan, .slot = last_taken},
+        LocalDispatch{plan, 2, true, kAnySlot},
+        LocalReleaseSlot{last_taken},
+        LocalDispatch{plan, 2, true, kAnySlot},
+        LocalReleaseSlot{last_taken, LocalRing::kDispatchOutput, SlotRead::kByStream},
+        LocalReleaseSlot{{-1, 0}, LocalRing::kExpertOutput},
+        LocalBarrier{},
+        LocalPrepareDispatch{plan, 2},
+        LocalPreparePublication{plan, true, {}},
+        LocalStoreRows{plan},
+        LocalPublish{plan},
+        LocalPrepareDispatch{plan, 2},
+        LocalPreparePublication{plan, true, forged}};
+    for (int step = 0; step < 90; ++step) {
+      LocalOperation operation = steps[step % std::size(steps)];
+      if (auto* run = std::get_if<LocalRunExperts>(&operation); run != nullptr && run->slot) {
+        run->slot = last;
+      } else if (auto* sum = std::get_if<LocalCombine>(&operation); sum != nullptr && sum->slot) {
+        sum->slot = last;
+      } else if (auto* release = std::get_if<LocalReleaseSlot>(&operation);
+                 release != nullptr && release->slot == last_taken) {
+        release->slot = last;
+      }
       const absl::StatusOr<uint64_t> command = client.commands->Submit(operation);
       if (!command.ok()) return;
       // A damaged page may hide the end.
-      if (!client.commands->Wait(*command, absl::Milliseconds(300)).ok()) return;
+      const auto done = client.commands->Wait(*command, absl::Milliseconds(300));
+      if (!done.ok()) return;
+      if (done->slot.identity != 0) last = done->slot;
     }
   }
 

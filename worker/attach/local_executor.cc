@@ -20,11 +20,13 @@ Failure NotACommand(const absl::Status& status) {
       status, absl::IsInvalidArgument(status) ? kReasonInvalidProgram : kReasonStaleObject));
 }
 
-bool WritesShard(uint32_t kind) {
-  switch (static_cast<CommandKind>(kind)) {
+bool WritesShard(const CommandEntry& entry) {
+  switch (static_cast<CommandKind>(entry.kind)) {
     case CommandKind::kDispatch:
     case CommandKind::kDispatchWithPlan:
+      return (entry.flags & kCommandSlot) == 0;
     case CommandKind::kRunExperts:
+      return (entry.flags & kCommandExpertOutput) == 0;
     case CommandKind::kCombine:
     case CommandKind::kPrepareDispatch:
     case CommandKind::kMaterialise:
@@ -58,16 +60,18 @@ Failure Both(const Failure& graver, const Failure& refusal) {
 
 LocalExecutor::LocalExecutor(const GroupView& group, const ProgramSite& site,
                              const ClientArenaView& arena, Sequence first_sequence,
-                             const Clock& clock)
+                             const Clock& clock, TakeRead take_read)
     : group_(group),
       site_(site),
       arena_(arena),
       clock_(clock),
+      take_read_(std::move(take_read)),
       operations_(site),
       next_sequence_(first_sequence) {
   plans_.reserve(kMaxPlans);
   // One that a program has left: the client's commands know of none, and would be refused for it.
   operations_.DropTarget();
+  operations_.DropSlots();
   // The client may write the rows that such a view is of.
   site_.objects.DropSource();
 }
@@ -76,6 +80,7 @@ void LocalExecutor::Begin(const CommandEntry& entry,
                           const absl::optional<PublicationTokenBytes>& token) {
   const CommandLimits limits{group_.generation,  next_sequence_,        site_.shape.geometry.tokens,
                              site_.shape.layers, site_.shape.gradients, site_.shape.source_storage};
+  PassReads();
   Start(entry, DecodeCommand(entry, limits, token));
 }
 
@@ -87,7 +92,7 @@ void LocalExecutor::Start(const CommandEntry& entry, const absl::StatusOr<LocalC
   Begun& begun = begun_.emplace_back();
   begun.begin = clock_.Monotonic();
   begun.completion.kind = entry.kind;
-  begun.writes_shard = WritesShard(entry.kind);
+  begun.writes_shard = WritesShard(entry);
   begun.rows_before = site_.objects.rows();
   if (TakesSequence(entry)) begun.completion.sequence = TakeSequence();
   const Sequence sequence = begun.completion.sequence;
@@ -175,6 +180,7 @@ void LocalExecutor::Settle() {
   while (first < begun_.size() && !begun_[first].launched) ++first;
   if (first == begun_.size()) return;
   Undo(first, failure);
+  UndoReleases(first);
   const Failure behind = Refused(WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           "not done: the ", CommandName(static_cast<CommandKind>(begun_[first].completion.kind)),
@@ -234,6 +240,10 @@ void LocalExecutor::UndoPlans(size_t first_failed) {
 
 void LocalExecutor::Clear() {
   operations_.DropTarget();
+  // Nobody reads any more.
+  for (const Unread& unread : unread_) unread.word.Pass();
+  unread_.clear();
+  operations_.DropSlots();
   site_.objects.DropSource();
   begun_.clear();
   plans_.clear();
@@ -255,9 +265,14 @@ DispatchInput LocalExecutor::Input(int32_t token_count, bool route_weights) cons
 
 Failure LocalExecutor::Operate(const LocalDispatch& operation, Sequence sequence) {
   if (absl::Status status = CheckPlanRoom(operation.plan); !status.ok()) return Refused(status);
-  RankOperations::Dispatched dispatched =
-      operations_.Dispatch(sequence, Input(operation.token_count, operation.route_weights),
-                           operation.route_weights, nullptr, {.plan = arena_.plan});
+  const DispatchInput input = Input(operation.token_count, operation.route_weights);
+  if (operation.slot) {
+    RankOperations::SlotTaken taken = DispatchIntoSlot(sequence, input, nullptr, *operation.slot);
+    if (taken.plan) KeepPlan(operation.plan, std::move(taken.plan), /*made=*/true);
+    return std::move(taken.failure);
+  }
+  RankOperations::Dispatched dispatched = operations_.Dispatch(
+      sequence, input, operation.route_weights, nullptr, {.plan = arena_.plan});
   if (!dispatched.plan) return std::move(dispatched.failure);
   KeepPlan(operation.plan, std::move(dispatched.plan), /*made=*/true);
   return Failure();
@@ -266,10 +281,11 @@ Failure LocalExecutor::Operate(const LocalDispatch& operation, Sequence sequence
 Failure LocalExecutor::Operate(const LocalDispatchWithPlan& operation, Sequence sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
-  return operations_
-      .Dispatch(sequence, Input(operation.token_count, operation.route_weights),
-                operation.route_weights, *std::move(plan))
-      .failure;
+  const DispatchInput input = Input(operation.token_count, operation.route_weights);
+  if (operation.slot) {
+    return DispatchIntoSlot(sequence, input, *std::move(plan), *operation.slot).failure;
+  }
+  return operations_.Dispatch(sequence, input, operation.route_weights, *std::move(plan)).failure;
 }
 
 Failure LocalExecutor::Operate(const LocalPrefetchWeights& operation, Sequence sequence) {
@@ -281,6 +297,7 @@ Failure LocalExecutor::Operate(const LocalPrefetchWeights& operation, Sequence s
 Failure LocalExecutor::Operate(const LocalRunExperts& operation, Sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
+  if (operation.slot) return RunExpertsOfSlot(operation, *plan);
   return operations_.RunExperts(*plan, operation.layer, operation.weights_version,
                                 operation.route_weights);
 }
@@ -288,9 +305,13 @@ Failure LocalExecutor::Operate(const LocalRunExperts& operation, Sequence) {
 Failure LocalExecutor::Operate(const LocalCombine& operation, Sequence sequence) {
   absl::StatusOr<PlanPtr> plan = FindPlan(operation.plan);
   if (!plan.ok()) return Refused(plan.status());
+  if (operation.slot) return CombineOfSlot(operation, sequence, *plan);
   const CombineOutput output{arena_.output,
                              operation.route_weights ? arena_.gathered_weights : nullptr};
-  return operations_.Combine(sequence, *plan, {.own_weights = operation.own_weights}, output);
+  const BFloat16* const rows = operation.own_rows ? site_.data_path.rows() : nullptr;
+  return operations_.Combine(
+      sequence, *plan,
+      {.rows = rows, .own_weights = operation.own_weights, .own_rows = operation.own_rows}, output);
 }
 
 Failure LocalExecutor::Operate(const LocalBarrier&, Sequence sequence) {
@@ -334,7 +355,10 @@ LocalCompletion LocalExecutor::Report(Begun begun) {
   const Failure& failure = begun.failure;
   completion.generation = group_.generation;
   completion.rank = group_.rank.value;
-  if (failure.status.ok()) return completion;
+  if (failure.status.ok()) {
+    completion.slot = {begun.takes.index, begun.takes.identity};
+    return completion;
+  }
   const v1::RankStatus report = ToRankStatus(group_, failure);
   completion.status = absl::Status(static_cast<absl::StatusCode>(report.code()), report.message());
   completion.reason = report.reason();

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
@@ -28,10 +30,13 @@ namespace perigee {
 // From one thread at a time, but for in_collective.
 class LocalExecutor {
  public:
+  // Whether the client has said that a slot's last read is over (CommandConsumer::TakeRead).
+  using TakeRead = std::function<bool(const LocalSlot& slot, SlotRead read)>;
+
   // What the arguments refer to outlives the executor. `first_sequence` is of its first collective
   // operation.
   LocalExecutor(const GroupView& group, const ProgramSite& site, const ClientArenaView& arena,
-                Sequence first_sequence, const Clock& clock);
+                Sequence first_sequence, const Clock& clock, TakeRead take_read = nullptr);
 
   // Launches the command's operation. Where the data path does not queue, blocks until it has
   // ended, bounded by the data path's timeouts and its abort word.
@@ -46,6 +51,9 @@ class LocalExecutor {
   // has been declined. Position is left 0.
   absl::optional<LocalCompletion> TakeEnded();
   bool idle() const { return begun_.empty(); }
+  // Looks at what the client says about last reads. A dispatch that waits for one is let go by
+  // that, where the data path queues.
+  void PassReads();
 
   // Set once a command has left this rank out of step with the others: they cannot go on in this
   // generation.
@@ -54,7 +62,8 @@ class LocalExecutor {
   uint64_t in_collective() const { return in_collective_.load(std::memory_order_acquire); }
   Sequence last_sequence() const { return Sequence(next_sequence_.value - 1); }
   size_t plan_count() const { return plans_.size(); }
-  // Plans die before the data path that made them; a target and a source view with the attachment.
+  // Plans die before the data path that made them; a target, a source view and what slots hold with
+  // the attachment.
   void Clear();
 
  private:
@@ -72,6 +81,15 @@ class LocalExecutor {
     bool makes_plan = false;
     bool makes_source = false;
     KeptSource source_before;  // where it makes one
+    RingSlot takes;            // an output slot; without an identity: none
+    absl::optional<RingSlot> releases;
+    bool in_order = false;  // of a release: it is undone with what failed ahead of it
+  };
+  // A slot that is released and whose last read is not known to be over.
+  struct Unread {
+    RingSlot slot;
+    SlotRead read;
+    ReleaseWord word;
   };
 
   void Start(const CommandEntry& entry, const absl::StatusOr<LocalCommand>& command);
@@ -82,6 +100,8 @@ class LocalExecutor {
   void Settle();
   void Undo(size_t first_failed, const Failure& failure);
   void UndoPlans(size_t first_failed);
+  // Marks the releases that are not done either.
+  void UndoReleases(size_t first_failed);
   void ShowFirstCollective();
   Sequence TakeSequence();
   Failure Operate(const LocalEmpty&, Sequence) { return Failure(); }
@@ -100,6 +120,17 @@ class LocalExecutor {
   Failure Operate(const LocalPublish& operation, Sequence sequence);
   Failure Operate(const LocalPrepareSource& operation, Sequence sequence);
   Failure Operate(const LocalMaterialise& operation, Sequence sequence);
+  Failure Operate(const LocalReleaseSlot& operation, Sequence sequence);
+  // With output slots.
+  RankOperations::SlotTaken DispatchIntoSlot(Sequence sequence, const DispatchInput& input,
+                                             PlanPtr saved, int32_t wanted);
+  Failure RunExpertsOfSlot(const LocalRunExperts& operation, const PlanPtr& plan);
+  Failure CombineOfSlot(const LocalCombine& operation, Sequence sequence, const PlanPtr& plan);
+  RingSlot SlotOf(RingKind ring, const LocalSlot& slot) const;
+  // A refusal, with its reason.
+  Failure OfSlot(RingKind ring, Failure failure) const;
+  // Whether what takes the slot is still under way.
+  bool IsBeingTaken(const RingSlot& slot) const;
 
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;
@@ -112,10 +143,12 @@ class LocalExecutor {
   const ProgramSite site_;
   const ClientArenaView arena_;
   const Clock& clock_;
+  const TakeRead take_read_;
   RankOperations operations_;
   Sequence next_sequence_;
   absl::flat_hash_map<uint64_t, PlanPtr> plans_;  // by LocalPlanId
   std::deque<Begun> begun_;
+  std::vector<Unread> unread_;  // in the order of their releases
   absl::optional<v1::RankStatus> fatal_;
   std::atomic<uint64_t> in_collective_ = 0;
 };

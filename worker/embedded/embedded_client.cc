@@ -107,6 +107,8 @@ absl::Status EmbeddedClient::Map(EmbeddedAttachment& attachment) {
   if (device_) memory_.device = device_->index;
   memory_.peer_rows = peers_.rows(memory_.rows.data());
   memory_.peer_access = kFullAccess;
+  memory_.output_slots =
+      OutputSlotsAt(geometry, shape_.hidden, shape_.dispatch_output_slots, memory_.rows.data());
   CommandProducerOptions options;
   options.spin = SpinBudget(static_cast<int>(std::thread::hardware_concurrency()),
                             static_cast<int>(geometry.ranks));
@@ -121,6 +123,11 @@ absl::StatusOr<uint64_t> EmbeddedClient::SubmitProgram(
 }
 
 absl::StatusOr<StreamLink*> EmbeddedClient::Link() {
+  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
+  if (!device_) {
+    return absl::FailedPreconditionError(
+        "the attachment's memory is the host's: no stream uses it");
+  }
   if (stream_link_ == nullptr) {
     const absl::StatusOr<CommandPage*> page = OpenCommandPage(page_.memory());
     if (!page.ok()) return page.status();
@@ -134,18 +141,30 @@ absl::StatusOr<StreamLink*> EmbeddedClient::Link() {
 
 absl::StatusOr<uint64_t> EmbeddedClient::SubmitProgramBehind(
     CUstream_st* stream, absl::Span<const LocalOperation> operations) {
-  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
-  if (!device_) return RankClient::SubmitProgramBehind(stream, operations);
   const absl::StatusOr<StreamLink*> link = Link();
   if (!link.ok()) return link.status();
   return (*link)->SubmitBehind(stream, *producer_, operations);
 }
 
 absl::Status EmbeddedClient::MakeWait(CUstream_st* stream, uint64_t command) {
-  if (!attachment_) return absl::FailedPreconditionError("this client has detached");
-  if (!device_) return RankClient::MakeWait(stream, command);
   const absl::StatusOr<StreamLink*> link = Link();
   return link.ok() ? (*link)->AwaitCommand(stream, command) : link.status();
+}
+
+absl::StatusOr<uint64_t> EmbeddedClient::ReleaseSlotBehind(CUstream_st* stream,
+                                                           const LocalSlot& slot) {
+  absl::Status status = CheckOutputSlot(memory_.output_slots.size(), slot.index);
+  if (!status.ok()) return status;
+  const absl::StatusOr<StreamLink*> link = Link();
+  if (!link.ok()) return link.status();
+  return (*link)->ReleaseBehind(stream, *producer_, slot);
+}
+
+absl::Status EmbeddedClient::CaptureSlotRead(CUstream_st* stream, int32_t index) {
+  absl::Status status = CheckOutputSlot(memory_.output_slots.size(), index);
+  if (!status.ok()) return status;
+  const absl::StatusOr<StreamLink*> link = Link();
+  return link.ok() ? (*link)->CaptureRead(stream, index) : link.status();
 }
 
 absl::StatusOr<LocalCompletion> EmbeddedClient::Wait(uint64_t command, absl::Duration timeout) {

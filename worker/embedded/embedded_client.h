@@ -55,6 +55,8 @@ class EmbeddedClient final : public RankClient {
   absl::StatusOr<uint64_t> SubmitProgramBehind(
       CUstream_st* stream, absl::Span<const LocalOperation> operations) override;
   absl::Status MakeWait(CUstream_st* stream, uint64_t command) override;
+  absl::StatusOr<uint64_t> ReleaseSlotBehind(CUstream_st* stream, const LocalSlot& slot) override;
+  absl::Status CaptureSlotRead(CUstream_st* stream, int32_t index) override;
   absl::Status Detach() override;
 
  private:
@@ -62,6 +64,7 @@ class EmbeddedClient final : public RankClient {
                  const BufferShape& shape);
   absl::Status Map(EmbeddedAttachment& attachment);
   absl::Status MapRegions(EmbeddedAttachment& attachment);
+  // FAILED_PRECONDITION: detached, or the memory is the host's.
   absl::StatusOr<StreamLink*> Link();
 
   std::shared_ptr<Attachment> attachment_;  // null: detached

@@ -24,6 +24,7 @@ inline constexpr char kReasonStaleObject[] = "STALE_OBJECT";
 inline constexpr char kReasonInvalidProgram[] = "INVALID_PROGRAM";
 inline constexpr char kReasonClientLost[] = "CLIENT_LOST";
 inline constexpr char kReasonPublicationPending[] = "PUBLICATION_PENDING";
+inline constexpr char kReasonSlotsInUse[] = "SLOTS_IN_USE";
 inline constexpr char kReasonInternal[] = "INTERNAL";
 
 // `status` is not OK.

@@ -98,11 +98,22 @@ class RankOperations {
     PlanPtr plan = nullptr;      // of a dispatch; null on failure
     RingSlot slot = RingSlot();  // without an identity where none was taken
   };
-  SlotTaken DispatchIntoSlot(Sequence sequence, const DispatchInput& input, PlanPtr saved);
+  // wanted: refused where another one is next in turn; -1: whichever is. plan: where a copy of one
+  // that is made goes.
+  SlotTaken DispatchIntoSlot(Sequence sequence, const DispatchInput& input, PlanPtr saved,
+                             int32_t wanted = -1, const PlanArrays& plan = {});
   SlotTaken RunExpertsOfSlot(const RingSlot& slot, const PlanPtr& plan, int32_t layer,
                              uint64_t version, bool weighted, bool into_slot);
   Failure CombineOfSlot(Sequence sequence, const PlanPtr& plan, const RingSlot& slot,
                         const CombineOutput& output);
+  // Read for the last time by what was called before.
+  Failure ReleaseSlot(const RingSlot& slot);
+  // When the word says so; null on failure.
+  struct SlotWord {
+    Failure failure;
+    absl::optional<ReleaseWord> word = absl::nullopt;
+  };
+  SlotWord ReleaseSlotByWord(const RingSlot& slot);
   // All slots are given up.
   void DropSlots();
 

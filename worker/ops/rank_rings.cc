@@ -1,6 +1,7 @@
 // What RankOperations does with output slots.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "worker/ops/failure_reason.h"
 #include "worker/ops/rank_operations.h"
 
@@ -8,6 +9,16 @@ namespace perigee {
 namespace {
 
 Failure Refused(absl::Status status) { return Failure{std::move(status), absl::nullopt}; }
+
+absl::Status CheckNext(const BufferRings& rings, int32_t wanted) {
+  const int32_t next = rings.next(RingKind::kDispatchOutput);
+  // Where there are none at all, taking one says so.
+  if (wanted < 0 || wanted == next || rings.slots(RingKind::kDispatchOutput) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "dispatch-output slot ", wanted, " is wanted, expected ", next, ", the next in turn"));
+}
 
 }  // namespace
 
@@ -19,10 +30,12 @@ absl::StatusOr<BufferRings*> RankOperations::Rings() const {
 
 RankOperations::SlotTaken RankOperations::DispatchIntoSlot(Sequence sequence,
                                                            const DispatchInput& input,
-                                                           PlanPtr saved) {
+                                                           PlanPtr saved, int32_t wanted,
+                                                           const PlanArrays& plan) {
   const absl::StatusOr<BufferRings*> rings = Rings();
   if (!rings.ok()) return {Refused(rings.status())};
   absl::Status status = CheckShardFree();
+  if (status.ok()) status = CheckNext(**rings, wanted);
   if (!status.ok()) return {Refused(std::move(status))};
   SlotTaken taken;
   if (saved != nullptr) {
@@ -30,7 +43,7 @@ RankOperations::SlotTaken RankOperations::DispatchIntoSlot(Sequence sequence,
     if (!slot.ok()) return {Left(slot.status())};
     taken = {Failure(), std::move(saved), *slot};
   } else {
-    absl::StatusOr<SlotDispatched> made = (*rings)->Dispatch(sequence, input, {});
+    absl::StatusOr<SlotDispatched> made = (*rings)->Dispatch(sequence, input, plan);
     if (!made.ok()) return {Left(made.status())};
     taken = {Failure(), std::move(made->plan), made->slot};
   }
@@ -79,6 +92,19 @@ Failure RankOperations::CombineOfSlot(Sequence sequence, const PlanPtr& plan, co
     site_.objects.RowsUndefined(sequence);
   }
   return failure;
+}
+
+Failure RankOperations::ReleaseSlot(const RingSlot& slot) {
+  const absl::StatusOr<BufferRings*> rings = Rings();
+  return rings.ok() ? Left((*rings)->Release(slot)) : Refused(rings.status());
+}
+
+RankOperations::SlotWord RankOperations::ReleaseSlotByWord(const RingSlot& slot) {
+  const absl::StatusOr<BufferRings*> rings = Rings();
+  if (!rings.ok()) return {Refused(rings.status())};
+  const absl::StatusOr<ReleaseWord> word = (*rings)->ReleaseByWord(slot);
+  if (!word.ok()) return {Left(word.status())};
+  return {Failure(), *word};
 }
 
 void RankOperations::DropSlots() {

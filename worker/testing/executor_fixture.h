@@ -4,7 +4,9 @@
 #define PERIGEE_WORKER_TESTING_EXECUTOR_FIXTURE_H_
 
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -25,17 +27,23 @@ class LocalExecutorTest : public ::testing::Test {
     shape_.layers = 2;
     shape_.gradients = true;
     shape_.source_storage = true;
+    shape_.dispatch_output_slots = 2;
+    shape_.expert_output_slots = 1;
     memory_ = *BufferMemory::Allocate(backend_, shape_, RankId(0));
     DataPathOptions options;
     options.geometry = shape_.geometry;
     options.hidden = shape_.hidden;
     options.buffer = BufferId(3);
     options.generation = Generation(7);
+    options.rings = {shape_.dispatch_output_slots, shape_.expert_output_slots};
     path_ = std::make_unique<FakeDataPath>(options);
     const auto layout = ClientArenaLayout::Create(shape_.geometry, shape_.hidden, 4096);
     arena_memory_.resize(layout.size_bytes);
     arena_ = layout.View(arena_memory_.data());
-    executor_ = std::make_unique<LocalExecutor>(group_, site(), arena_, Sequence(5), clock_);
+    executor_ = std::make_unique<LocalExecutor>(
+        group_, site(), arena_, Sequence(5), clock_, [this](const LocalSlot& slot, SlotRead read) {
+          return read_.erase({slot.identity, slot.index, read}) > 0;
+        });
   }
 
   ProgramSite site() { return {shape_, *path_, *memory_, objects_, tensors_, &tokens_}; }
@@ -92,6 +100,8 @@ class LocalExecutorTest : public ::testing::Test {
                       nullptr};  // with no serials yet
   std::vector<std::byte> arena_memory_;
   ClientArenaView arena_;
+  // Last reads that the client says are over: of an identity, of a slot, and how it says so.
+  std::set<std::tuple<uint64_t, int32_t, SlotRead>> read_;
   std::unique_ptr<LocalExecutor> executor_;
 };
 

@@ -64,6 +64,7 @@ PlanPtr MakeFakePlan(ObjectTag tag) { return std::make_shared<FakePlan>(tag); }
 FakeDataPath::FakeDataPath(const DataPathOptions& options, std::function<void()> on_end)
     : options_(options),
       on_end_(std::move(on_end)),
+      rings_(options, *this, [this] { return told_ + static_cast<uint32_t>(queued_.size()) - 1; }),
       rows_(options.geometry.logical_rows() * options.hidden),
       row_weights_(options.geometry.logical_rows()) {}
 
@@ -141,6 +142,9 @@ absl::Status FakeDataPath::Synchronize() {
     return !operation.outcome.status.ok();
   });
   ended_ = failed - queued.begin();
+  rings_.rings().Ended(told_ + static_cast<uint32_t>(ended_));
+  if (failed != queued.end()) rings_.rings().UndoRest();
+  told_ += static_cast<uint32_t>(queued.size());
   durations_.assign(timing_ == Timing::kOperations ? ended_ : 0, kQueuedDuration);
   for (size_t i = 1; i < marks.size() && marks[i] <= ended_; ++i) {
     durations_.push_back(static_cast<int64_t>(marks[i] - marks[i - 1]) * kQueuedDuration);
@@ -162,6 +166,8 @@ Polled FakeDataPath::Poll() {
   if (may_end_ != SIZE_MAX) may_end_ -= polled.ended;
   queued_.erase(queued_.begin(), queued_.begin() + static_cast<std::ptrdiff_t>(polled.ended));
   durations_.assign(polled.ended, kQueuedDuration);
+  told_ += static_cast<uint32_t>(polled.ended);
+  rings_.rings().Ended(told_);
   return polled;
 }
 

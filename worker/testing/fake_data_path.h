@@ -14,6 +14,7 @@
 #include "kernels/direct_publication.h"
 #include "kernels/owner_source.h"
 #include "kernels/row_producer.h"
+#include "worker/testing/fake_rings.h"
 
 namespace perigee {
 
@@ -87,6 +88,9 @@ class FakeDataPath final : public DataPath,
   absl::Status Produce(const ProductInput& input, BFloat16* output) override;
   absl::Status ProduceInto(const ProductInput& input, const TargetPtr& target) override;
   RowProducer* producer() override { return this; }
+  // With slots as the options have them.
+  BufferRings* rings() override { return &rings_.rings(); }
+  FakeRings& fake_rings() { return rings_; }
   absl::StatusOr<PlanPtr> Publish(Sequence sequence, const TargetPtr& target,
                                   const DispatchOutput& output) override;
   void DropTarget() override;  // where there is one, among the calls as "drop_target"
@@ -131,6 +135,8 @@ class FakeDataPath final : public DataPath,
   };
   std::vector<Queued> queued_;
   LivingSource living_source_;
+  uint32_t told_ = 0;  // before those queued
+  FakeRings rings_;
   size_t may_end_ = SIZE_MAX;
   std::vector<size_t> marks_;  // how many operations are queued before each
   int settled_ = 0;

@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 6
+API_VERSION = 7
 NAME_BYTES = 256
 TOKEN_BYTES = 96
 
@@ -32,7 +32,8 @@ class ShapeStruct(ctypes.Structure):
     """perigee_buffer_shape."""
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
         "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
-        "gradients", "weight_format", "weight_scales", "refetch", "peer_store", "source_storage")]
+        "gradients", "weight_format", "weight_scales", "refetch", "peer_store", "source_storage",
+        "dispatch_output_slots", "expert_output_slots")]
 
 
 class WeightsStruct(ctypes.Structure):
@@ -89,6 +90,22 @@ class SourceStruct(ctypes.Structure):
                 ("route_weights", POINTER(c_float))]
 
 
+ANY_SLOT = -1
+DISPATCH_OUTPUT = 0  # PERIGEE_DISPATCH_OUTPUT
+EXPERT_OUTPUT = 1
+
+
+class SlotStruct(ctypes.Structure):
+    """perigee_slot."""
+    _fields_ = [("identity", c_uint64), ("index", c_int32), ("reserved", c_int32)]
+
+
+class OutputSlotStruct(ctypes.Structure):
+    """perigee_output_slot."""
+    _fields_ = [("struct_bytes", c_uint32), ("slots", c_int32), ("rows", POINTER(c_uint16)),
+                ("route_weights", POINTER(c_float))]
+
+
 # What each function takes before its perigee_error*.
 _NEW_COMMAND = POINTER(c_uint64)
 _SIGNATURES = {
@@ -125,6 +142,20 @@ _SIGNATURES = {
     "perigee_drop_program": [c_void_p],
     "perigee_prepare_source": [c_void_p, c_uint64, c_int32, c_int32, c_int32, _NEW_COMMAND],
     "perigee_materialise": [c_void_p, c_uint64, _NEW_COMMAND],
+    "perigee_get_output_slot": [c_void_p, c_int32, POINTER(OutputSlotStruct)],
+    "perigee_dispatch_into_slot": [c_void_p, c_uint64, c_int32, c_int32, c_int32,
+                                   POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_dispatch_with_plan_into_slot": [c_void_p, c_uint64, c_int32, c_int32, c_int32,
+                                             POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_run_experts_of_slot": [c_void_p, c_uint64, c_int32, c_uint64, c_int32,
+                                    POINTER(SlotStruct), c_int32, _NEW_COMMAND],
+    "perigee_combine_slot": [c_void_p, c_uint64, POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_combine_own_rows": [c_void_p, c_uint64, c_int32, _NEW_COMMAND],
+    "perigee_release_slot": [c_void_p, c_int32, POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_release_slot_behind": [c_void_p, c_void_p, POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_capture_slot_read": [c_void_p, c_void_p, c_int32],
+    "perigee_release_slot_replayed": [c_void_p, POINTER(SlotStruct), _NEW_COMMAND],
+    "perigee_taken_slot": [c_void_p, c_uint64, POINTER(SlotStruct)],
     "perigee_follow_stream": [c_void_p, c_void_p],
     "perigee_hold_stream": [c_void_p, c_void_p, c_uint64],
     "perigee_mark_stream": [c_void_p, c_void_p],

@@ -61,7 +61,8 @@ class Cluster:
 
     def create_buffer(self, group, *, S, H, K, E, B=None, token_padding=0, intermediate=0, layers=0,
                       gradients=False, weight_format="bf16", weight_scales=False, refetch=False,
-                      peer_store=False, source_storage=False, buffer_id=""):
+                      peer_store=False, source_storage=False, dispatch_output_slots=0,
+                      expert_output_slots=0, buffer_id=""):
         """The name of a new buffer of the group, once it is ACTIVE. B: E / R unless given;
         intermediate and layers: H' and how many layers of weights are kept, none unless given. gradients:
         whether gradients of these are kept too, in float32, which Buffer.reduce_grad brings home.
@@ -69,13 +70,16 @@ class Cluster:
         workers compute with bf16, the others they bring to the experts of the caller. refetch: whether
         a program's run_experts fetches stale slots again. peer_store: whether a Buffer gets the rows of
         every rank's shard (DispatchTarget.mapped_hidden), and not those of its own alone.
-        source_storage: whether there is an owner-sharded source (Buffer.prepare_source)."""
+        source_storage: whether there is an owner-sharded source (Buffer.prepare_source).
+        dispatch_output_slots, expert_output_slots: how many outputs are kept in rings, to be used again
+        (Buffer.dispatch and run_experts with reuse_output); none unless given."""
         shape = ShapeStruct(
             struct_bytes=ctypes.sizeof(ShapeStruct), tokens=S, hidden=H, topk=K, experts=E,
             slots=-1 if B is None else B, token_padding=token_padding, intermediate=intermediate,
             layers=layers, gradients=int(gradients), weight_format=_format_of(weight_format),
             weight_scales=int(weight_scales), refetch=int(refetch), peer_store=int(peer_store),
-            source_storage=int(source_storage))
+            source_storage=int(source_storage), dispatch_output_slots=dispatch_output_slots,
+            expert_output_slots=expert_output_slots)
         name = ctypes.create_string_buffer(NAME_BYTES)
         call("perigee_create_buffer", self.handle, group.encode(), buffer_id.encode(),
              ctypes.byref(shape), name)
