@@ -31,6 +31,7 @@ class DeviceBufferTest(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.buffer = perigee.Buffer(None, "b", 0)
         self.attachment = self.buffer._attachment
+        self.plans = []
         self.assertIsInstance(self.buffer, perigee.DeviceBuffer)
         self.addCleanup(self.buffer.destroy)
 
@@ -93,9 +94,48 @@ class DeviceBufferTest(unittest.TestCase):
         self.assertIsNone(event)
         self.assertEqual(self.take_log(), [
             "caller's to shard_rows on 9", "caller's to shard_route_weights on 9", "follow 9",
-            "combine", "9 waits for 1", "output_tokens to caller's on 9",
+            "combine_own_rows", "9 waits for 1", "output_tokens to caller's on 9",
             "output_route_weights to caller's on 9", "mark on 9"])
         self.assertEqual((set(self.values(tokens)), set(self.values(gathered))), ({5}, {6.0}))
+
+    def dispatch_into_slot(self, **options):
+        options = {"reuse_output": True, "async_finish": True, "stream": 1, **options}
+        *_, plan, slot, event = self.buffer.dispatch(*self.inputs(), **options)
+        self.plans.append(plan)  # one that is dropped is a command more
+        return slot, event
+
+    def test_a_stream_releases_a_slot_and_no_other_waits_for_it(self):
+        slot, event = self.dispatch_into_slot()
+        self.assertEqual((slot.index, slot.identity), (0, 100))
+        self.assertEqual(event.over, True, "which slot comes first is not known before")
+        self.assertEqual(self.take_log()[3:], ["follow 1", "dispatch_into_slot"])
+        self.assertEqual(set(self.values(slot.rows)), {0})
+        slot.release(stream=2)
+        self.assertEqual(self.take_log(), ["2 waits for 0", "plan_dst to caller's on 2", "mark on 2",
+                                           "release_slot_behind 2: slot 0"])
+        # From here on nothing is waited for by a thread.
+        ended = self.attachment.ended
+        second, event = self.dispatch_into_slot()
+        self.assertEqual((second.index, second.identity), (1, 102))
+        self.assertEqual(set(self.values(second.rows)), {1})
+        third, _ = self.dispatch_into_slot()
+        self.assertEqual((third.index, third.identity), (0, 103))
+        self.assertEqual(self.attachment.ended, ended)
+        with self.assertRaisesRegex(ValueError, "slot 0 of identity 100 is released already"):
+            slot.release(stream=2)
+        with self.buffer.program(), self.assertRaisesRegex(ValueError, "behind program"):
+            second.release(stream=1)
+
+    def test_behind_a_dispatch_that_has_failed_the_turn_is_asked_for(self):
+        self.dispatch_into_slot()
+        lost, event = self.dispatch_into_slot()
+        self.attachment.failures[1] = PerigeeError("FAILED_PRECONDITION", "", "DECLINED")
+        self.attachment.turn = lost.index  # it has taken none
+        self.attachment.ended = 2
+        with self.assertRaises(PerigeeError):
+            event.synchronize()
+        again, event = self.dispatch_into_slot()
+        self.assertEqual((again.index, event.over), (lost.index, True))
 
     def test_an_event_puts_what_follows_behind_it_and_once(self):
         *_, plan, event = self.buffer.dispatch(*self.inputs(), zero_copy=True,

@@ -7,9 +7,10 @@ import types
 
 import numpy
 
-from perigee._library import MEMORY_CUDA, MemoryStruct, PerigeeError
+from perigee._library import ANY_SLOT, MEMORY_CUDA, MemoryStruct, PerigeeError, SlotStruct
 
 S, H, K, E, B, R, NVS = 4, 8, 2, 4, 1, 1, 12
+SLOTS = 2
 PLAN = {"dst": S * K, "cu_seqlens": E + B, "zero_fill_ranges": 2 * (E + B),
         "experts_to_copy": R * B, "load": R, "home_load": R}
 
@@ -45,6 +46,9 @@ class FakeAttachment:
         region = numpy.arange(sum(PLAN.values()), dtype=numpy.int32)
         for field, count in PLAN.items():
             self.arrays[f"plan_{field}"], region = region[:count], region[count:]
+        self.slot_arrays = [(numpy.full((NVS, H), index, numpy.uint16),
+                             numpy.full((NVS,), index, numpy.float32)) for index in range(SLOTS)]
+        self.turn, self.taken = 0, {}
         self.memory = MemoryStruct(kind=MEMORY_CUDA, device=0, device_uuid=b"GPU-x", tokens=S,
                                    hidden=H, topk=K, experts=E, slots=B, ranks=R, rows=NVS)
 
@@ -58,10 +62,28 @@ class FakeAttachment:
         return "caller's"
 
     def submit(self, name, *arguments):
-        del arguments
         self.log.append(name.removeprefix("perigee_"))
+        if name.endswith("_into_slot"):
+            self._take_slot(arguments[3], arguments[4]._obj)
+        elif name == "perigee_release_slot_behind":
+            self.log[-1] += f" {arguments[0]}: slot {arguments[1]._obj.index}"
         self.commands += 1
         return self.commands - 1
+
+    def _take_slot(self, wanted, slot):
+        assert wanted in (ANY_SLOT, self.turn), wanted
+        slot.identity = 100 + self.commands
+        self.taken[self.commands] = SlotStruct(slot.identity, self.turn)
+        self.turn = (self.turn + 1) % SLOTS
+
+    def taken_slot(self, command):
+        assert command < self.ended
+        return self.taken[command]
+
+    def output_slot(self, index):
+        rows, weights = self.slot_arrays[index]
+        return (SLOTS, rows.ctypes.data_as(ctypes.POINTER(ctypes.c_uint16)),
+                weights.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
 
     def wait(self, command, timeout):
         if command >= self.ended:

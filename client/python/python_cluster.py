@@ -78,6 +78,14 @@ def run_ranks(run, ranks, address, buffer, steps):
             chunksize=1).get(STEP_SECONDS)
 
 
+def take_steps(known, address, name, rank, seed, steps):
+    """Attaches to the rank and takes the steps, functions of `known`; their results."""
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, name, rank)
+    with buffer:
+        return [known[step](buffer, seed, *arguments) for step, *arguments in steps]
+
+
 class ClusterTest(unittest.TestCase):
     """With a cluster of RANKS workers. The seed is printed; PERIGEE_SEED=n runs that one again."""
 

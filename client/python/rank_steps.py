@@ -9,6 +9,7 @@ import signal
 import numpy
 
 import perigee
+import python_cluster
 
 RANKS, S, H, K, E, B = 4, 24, 32, 3, 16, 2
 INTERMEDIATE = 16
@@ -390,8 +391,4 @@ def lose_rank(buffer, seed, lost, worker_pid):
 
 
 def run(address, name, rank, seed, steps):
-    """Attaches to the rank and takes the steps; their results."""
-    with perigee.Cluster(address) as cluster:
-        buffer = perigee.Buffer(cluster, name, rank)
-    with buffer:
-        return [globals()[step](buffer, seed, *arguments) for step, *arguments in steps]
+    return python_cluster.take_steps(globals(), address, name, rank, seed, steps)

@@ -3,16 +3,13 @@
 import numpy
 
 import perigee
+import python_cluster
 import rank_steps
 from rank_steps import Inputs
 
 
 def run(address, name, rank, seed, steps):
-    """Attaches to the rank and takes the steps; their results."""
-    with perigee.Cluster(address) as cluster:
-        buffer = perigee.Buffer(cluster, name, rank)
-    with buffer:
-        return [globals()[step](buffer, seed, *arguments) for step, *arguments in steps]
+    return python_cluster.take_steps(globals(), address, name, rank, seed, steps)
 
 
 def _poison(buffer):

@@ -9,10 +9,11 @@ from perigee.buffer import Buffer
 from perigee.cluster import Cluster
 from perigee.device_buffer import DeviceBuffer, DeviceEvent
 from perigee.event import Event
+from perigee.output_slots import ExpertOutput, OutputSlot
 from perigee.plan import CommPlan
 from perigee.publication import DispatchTarget, PreparedPublication
 from perigee.source import SourceView
 
 __all__ = ["Buffer", "Cluster", "CommPlan", "DeviceArray", "DeviceBuffer", "DeviceEvent",
-           "DispatchTarget", "Event", "PerigeeError", "PreparedPublication", "SourceView",
-           "from_bfloat16", "to_bfloat16"]
+           "DispatchTarget", "Event", "ExpertOutput", "OutputSlot", "PerigeeError",
+           "PreparedPublication", "SourceView", "from_bfloat16", "to_bfloat16"]

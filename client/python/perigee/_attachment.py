@@ -6,8 +6,8 @@ import math
 import numpy
 
 from perigee._library import (LIBRARY, MATRICES, WEIGHT_FORMATS, WEIGHT_SCALE_BLOCKS,
-                              WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, PerigeeError,
-                              SlotsStruct, SourceStruct, call)
+                              WEIGHT_SCALE_TYPES, GradientsStruct, MemoryStruct, OutputSlotStruct,
+                              PerigeeError, SlotsStruct, SlotStruct, SourceStruct, call)
 
 
 class Attachment:
@@ -79,6 +79,18 @@ class Attachment:
                 return None
             raise
         return pointer
+
+    def output_slot(self, index):
+        """How many dispatch-output slots there are, and pointers to the rows and route weights of one."""
+        found = OutputSlotStruct(struct_bytes=ctypes.sizeof(OutputSlotStruct))
+        call("perigee_get_output_slot", self._handle, index, ctypes.byref(found))
+        return found.slots, found.rows, found.route_weights
+
+    def taken_slot(self, command):
+        """The perigee_slot that a command, which has ended well, has taken."""
+        slot = SlotStruct()
+        call("perigee_taken_slot", self._handle, command, ctypes.byref(slot))
+        return slot
 
     def source(self, needed):
         """What is legal on the source shard, and the pointers of perigee_source: rows and route weights.

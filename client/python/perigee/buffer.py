@@ -8,18 +8,20 @@ import weakref
 
 from perigee._attachment import Attachment
 from perigee._host_arrays import HostArrays
-from perigee._library import MEMORY_CUDA, OWN_WEIGHTS, PerigeeError
+from perigee._library import MEMORY_CUDA, PerigeeError
 from perigee.event import Event
+from perigee.output_slots import OutputSlots
 from perigee.plan import FIELDS, CommPlan
 from perigee.program import MOST_OPERATIONS, Programs
 from perigee.publication import DirectPublication
+from perigee.rows import RowOperations
 from perigee.source import OwnerSource
 
 # Of the 64 commands whose ends the worker keeps.
 _MOST_UNDER_WAY = MOST_OPERATIONS
 
 
-class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
+class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSource, Programs):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
@@ -87,70 +89,6 @@ class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
 
     # ---- Operations ----
 
-    def dispatch(self, hidden_sh, route_weights_sk=None, topk_experts_sk=None,
-                 tokens_per_expert=None, *, plan=None, zero_copy=False,
-                 router_weights_zero_copy=False, async_finish=False, stream=None):
-        """Collective. Sends every token to its experts: hidden_sh [n, H], n <= S, route_weights_sk
-        [n, K] float32 or None, topk_experts_sk [n, K] int32 with -1 for masked routes.
-        tokens_per_expert is taken and not used: the worker counts. With `plan` it follows that one and
-        looks at no routes.
-
-        Returns (hidden_nvsh [NvS, H], route_weights_nvs [NvS] or None, cu_seqlens [E+B] or None with a
-        plan, plan), and an Event where async_finish. With zero_copy, and router_weights_zero_copy for
-        the weights, what is returned is the shard itself, which later operations overwrite."""
-        del tokens_per_expert
-        self._begin(stream)
-        hidden = self._rows_of(hidden_sh, "hidden_sh", None, self.S)
-        count = hidden.shape[0]
-        weights = self._optional(route_weights_sk, "route_weights_sk", (count, self.K))
-        if plan is None:
-            routes = self._array(topk_experts_sk, "topk_experts_sk", "int32", (count, self.K))
-        else:
-            number = plan.number_for(self)
-        copies_weights = weights is not None and not router_weights_zero_copy
-        writes = {"input", "weights", "rows"} | ({"plan"} if plan is None else set())
-        self._await_users(writes)
-        self._put(self._input, hidden)
-        if weights is not None:
-            self._put(self._route_weights, weights)
-        made, arrays = plan, None
-        if plan is None:
-            self._put(self._routes, routes)
-            made, arrays = CommPlan(self, next(self._numbers), count), self._empty_plan()
-            made.read(arrays)
-            number = made.number
-
-        rows, row_weights, get_rows = self._results(zero_copy, copies_weights)
-
-        def finish():
-            get_rows()
-            if arrays is not None:
-                self._get_plan(arrays)
-
-        uses = {"input"} | (writes if not zero_copy or copies_weights else writes - {"rows"})
-        command = "perigee_dispatch" if plan is None else "perigee_dispatch_with_plan"
-        event = self._submit(uses, finish, command, number, count, int(weights is not None))
-        if plan is None:
-            made.made_by(event)
-        results = (rows, None if weights is None else row_weights,
-                   None if arrays is None else arrays["cu_seqlens"], made)
-        return self._end(event, async_finish, results, results + (event,))
-
-    def _results(self, zero_copy, copies_weights):
-        """What is returned of the shard: rows, their weights, and what is to be called when the operation
-        has ended."""
-        rows = self._rows_view if zero_copy else self._empty_like(self._rows)
-        row_weights = (self._empty_like(self._row_weights) if copies_weights
-                       else self._row_weights_view)
-
-        def get_rows():
-            if not zero_copy:
-                self._get(rows, self._rows)
-            if copies_weights:
-                self._get(row_weights, self._row_weights)
-
-        return rows, row_weights, get_rows
-
     def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False, stream=None):
         """Collective. Brings the weights of this rank's remote experts into its slots. Weights live in
         the workers (Cluster.load_weights). Returns None, or an Event where async_finish."""
@@ -158,51 +96,6 @@ class Buffer(HostArrays, DirectPublication, OwnerSource, Programs):
         event = self._submit(set(), None, "perigee_prefetch_weights", plan.number_for(self), layer,
                              weights_version)
         return self._end(event, async_finish, None, event)
-
-    def run_experts(self, plan, *, layer=0, weights_version=1, apply_route_weights=False,
-                    async_finish=False, stream=None):
-        """Computes the experts on the rows in the shard, in place; with apply_route_weights each row
-        is scaled by its weight. Returns None, or an Event where async_finish."""
-        self._begin(stream)
-        number = plan.number_for(self)
-        self._await_users({"rows"})
-        event = self._submit(set(), None, "perigee_run_experts", number, layer, weights_version,
-                             int(apply_route_weights))
-        return self._end(event, async_finish, None, event)
-
-    def combine(self, plan, hidden_nvsh, route_weights_nvs=None, *, zero_copy=False,
-                router_weights_zero_copy=False, async_finish=False, stream=None):
-        """Collective. Sums the rows of every token: hidden_nvsh [NvS, H], route_weights_nvs [NvS] or
-        None. Returns (hidden_sh [S, H], route_weights_sk [S, K] or None, event), event None unless
-        async_finish. With zero_copy, and router_weights_zero_copy, what is given must be the shard's
-        own view, and is changed."""
-        self._begin(stream)
-        number = plan.number_for(self)
-        rows = self._rows_of(hidden_nvsh, "hidden_nvsh", self.NvS, self.NvS)
-        weights = self._optional(route_weights_nvs, "route_weights_nvs", (self.NvS,))
-        staged = self._stage(rows, self._rows, zero_copy, "hidden_nvsh", "zero_copy")
-        use_weights = int(weights is not None)
-        if weights is not None and self._stage(weights, self._row_weights,
-                                               router_weights_zero_copy, "route_weights_nvs",
-                                               "router_weights_zero_copy"):
-            staged, use_weights = True, OWN_WEIGHTS
-        # What still runs may read the shard or write it.
-        self._await_users({"rows", "output"} | ({"anything"} if staged else set()))
-        if not self._is_view(rows, self._rows):
-            self._put(self._rows, rows)
-        if weights is not None and not self._is_view(weights, self._row_weights):
-            self._put(self._row_weights, weights)
-        hidden_sh = self._empty_like(self._output)
-        weights_sk = None if weights is None else self._empty_like(self._gathered)
-
-        def finish():
-            self._get(hidden_sh, self._output)
-            if weights_sk is not None:
-                self._get(weights_sk, self._gathered)
-
-        event = self._submit({"output"}, finish, "perigee_combine", number, use_weights)
-        return self._end(event, async_finish, (hidden_sh, weights_sk, None),
-                         (hidden_sh, weights_sk, event))
 
     def gradients(self, layer=0):
         """A layer's gradients as float32 views, zeros at first: (gate [E/R, H, H'], up, down [E/R, H', H])

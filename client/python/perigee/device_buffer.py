@@ -8,6 +8,7 @@ from perigee._device import DeviceArray, loaded_torch, source_of, stream_of, tor
 from perigee._library import LIBRARY, PerigeeError, call
 from perigee.buffer import Buffer
 from perigee.event import UNDER_WAY, Event
+from perigee.program import MOST_OPERATIONS
 
 _LOOK_SECONDS = 20e-6
 
@@ -139,6 +140,26 @@ class DeviceBuffer(Buffer):
             finish()
             call("perigee_mark_stream", self._attachment.handle, self._stream)
             self._behind_copies = {self._stream}
+
+    # ---- Output slots ----
+
+    def _release_read(self, slot, named):
+        if self._program is not None:
+            raise ValueError("a slot is released before or behind program(), not within")
+        self.join(slot.event, self._stream)
+        while len(self._under_way) >= MOST_OPERATIONS:
+            self._await_first()
+        event = self._new_event(self._attachment.submit("perigee_release_slot_behind", self._stream,
+                                                        named))
+        self._under_way.append(event)
+        return event
+
+    def _end_release(self, event, async_finish):
+        # The stream is to wait for nothing.
+        return event if async_finish else None
+
+    def _await_end(self, event):
+        event.synchronize()
 
     def _come_behind_copies(self):
         if self._behind_copies is not None and self._stream not in self._behind_copies:

@@ -43,6 +43,15 @@ class Event:
             self.told = True
             raise self._error
 
+    @property
+    def command(self):
+        return self._command
+
+    @property
+    def failed(self):
+        """Of one that is over."""
+        return self._error is not None
+
     def done(self):
         """Whether it has ended, well or not; never blocks."""
         if not self.over and not self.kept:
