@@ -77,9 +77,11 @@ def work_for_ever(address, name, rank):
                 buffer = perigee.Buffer(cluster, name, rank, timeout=STEP_SECONDS)
                 tell(b"a")
                 while True:
-                    rows, _, _, plan = buffer.dispatch(hidden, None, routes)
+                    # One that is killed leaves slots taken that the next one needs.
+                    rows, _, _, plan, slot = buffer.dispatch(hidden, None, routes, reuse_output=True)
                     tell(b"d")
                     buffer.combine(plan, rows)
+                    slot.release()
                     tell(b"c")
 
     return work
@@ -109,7 +111,7 @@ class ClientKillTest(unittest.TestCase):
     def create(self, tell):
         with perigee.Cluster(self.services.address) as cluster:
             group = cluster.create_group(RANKS)
-            tell(cluster.create_buffer(group, S=S, H=H, K=K, E=E).encode())
+            tell(cluster.create_buffer(group, S=S, H=H, K=K, E=E, dispatch_output_slots=2).encode())
 
     def start(self, rank):
         return Child(work_for_ever(self.services.address, self.name, rank))

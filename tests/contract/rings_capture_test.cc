@@ -1,5 +1,8 @@
 // Readers of dispatch-output slots in streams and CUDA graphs of their own: eager while they warm
 // up, then captured once and replayed. Backend cuda only.
+//
+// Each slot has a stream of its own, and nothing but dispatches waits for one before the end: what
+// the readers have seen is kept for each step.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -16,15 +19,17 @@ namespace perigee {
 namespace {
 
 constexpr int32_t kSlots = 2;
+constexpr int kSteps = 12 * kSlots;
 // Of the rows of a slot, one over the other, so that a dispatch that did not wait would be seen.
-constexpr int kReads = 300;
+constexpr int kReads = 600;
 
 class RingsCaptureTest : public RingsTest {
  protected:
   // Of one rank.
   struct Reader {
-    std::unique_ptr<Stream> stream;
+    std::vector<std::unique_ptr<Stream>> streams;        // [slots]
     std::vector<DeviceArray<BFloat16>> read;             // [slots] what the last reader of each saw
+    std::vector<DeviceArray<BFloat16>> seen;             // [kSteps] the same, kept
     std::vector<std::unique_ptr<CapturedGraph>> graphs;  // [slots]
     std::vector<BFloat16*> rows;                         // [slots]
   };
@@ -42,36 +47,43 @@ class RingsCaptureTest : public RingsTest {
     const size_t elements =
         static_cast<size_t>(kGeometry.logical_rows()) * static_cast<size_t>(group_->hidden());
     for (int32_t rank = 0; rank < kRanks; ++rank) {
-      auto stream = Stream::Create(device(rank));
-      ASSERT_TRUE(stream.ok()) << stream.status();
-      readers_[rank].stream = *std::move(stream);
-      readers_[rank].rows.resize(kSlots);
+      Reader& reader = readers_[rank];
+      reader.rows.resize(kSlots);
       for (int32_t slot = 0; slot < kSlots; ++slot) {
-        readers_[rank].read.emplace_back(backend(rank), elements);
+        auto stream = Stream::Create(device(rank));
+        ASSERT_TRUE(stream.ok()) << stream.status();
+        reader.streams.push_back(*std::move(stream));
+        reader.read.emplace_back(backend(rank), elements);
       }
+      for (int step = 0; step < kSteps; ++step) reader.seen.emplace_back(backend(rank), elements);
     }
   }
 
   static int device(int32_t rank) { return rank % GetParam().devices; }
-  CUstream_st* stream(int32_t rank) { return readers_[rank].stream->get(); }
+  CUstream_st* stream(int32_t rank, int32_t slot) { return readers_[rank].streams[slot]->get(); }
+  size_t slot_bytes() const {
+    return static_cast<size_t>(kGeometry.logical_rows()) * group_->hidden() * sizeof(BFloat16);
+  }
   // Into the reader's stream.
   absl::Status ReadSlot(int32_t rank, int32_t slot) {
     const Reader& reader = readers_[rank];
-    const size_t bytes =
-        static_cast<size_t>(kGeometry.logical_rows()) * group_->hidden() * sizeof(BFloat16);
     absl::Status status;
     for (int i = 0; i < kReads && status.ok(); ++i) {
-      status = CopyOnStream(device(rank), stream(rank), reader.read[slot].data(), reader.rows[slot],
-                            bytes);
+      status = CopyOnStream(device(rank), stream(rank, slot), reader.read[slot].data(),
+                            reader.rows[slot], slot_bytes());
     }
     return status;
   }
-  // The reader of step - kSlots has seen the rows of its step.
+  absl::Status KeepRead(int32_t rank, int step) {
+    const Reader& reader = readers_[rank];
+    return CopyOnStream(device(rank), stream(rank, step % kSlots), reader.seen[step].data(),
+                        reader.read[step % kSlots].data(), slot_bytes());
+  }
+  // Every reader has seen the rows of its step.
   void ExpectRead(int step) {
     const auto& wanted = wanted_[step % wanted_.size()];
     for (int32_t rank = 0; rank < kRanks; ++rank) {
-      ASSERT_TRUE(readers_[rank].stream->Synchronize().ok());
-      const std::vector<BFloat16> read = readers_[rank].read[step % kSlots].Get();
+      const std::vector<BFloat16> read = readers_[rank].seen[step].Get();
       const size_t used =
           static_cast<size_t>(wanted[rank].tensors.cu_seqlens.back()) * group_->hidden();
       EXPECT_TRUE(std::equal(read.begin(), read.begin() + static_cast<std::ptrdiff_t>(used),
@@ -94,10 +106,10 @@ class RingsCaptureTest : public RingsTest {
       slots_[rank] = made->slot;
       return absl::OkStatus();
     }));
-    kept_.Clear();
-    // Its dispatch has waited for them.
-    if (step >= kSlots) ExpectRead(step - kSlots);
-    ExpectOk(group_->OnAll([&](int32_t rank) { return read(rank, slots_[rank]); }));
+    ExpectOk(group_->OnAll([&](int32_t rank) {
+      const absl::Status status = read(rank, slots_[rank]);
+      return status.ok() ? KeepRead(rank, step) : status;
+    }));
   }
 
   std::vector<std::vector<RankInput>> inputs_of_;
@@ -111,14 +123,14 @@ TEST_P(RingsCaptureTest, ReadersReleaseEagerlyThenFromGraphs) {
   for (; step < 2 * kSlots; ++step) {
     Step(step, [&](int32_t rank, const RingSlot& slot) {
       const absl::Status status = ReadSlot(rank, slot.index);
-      return status.ok() ? rings(rank).ReleaseOnStream(slot, stream(rank)) : status;
+      return status.ok() ? rings(rank).ReleaseOnStream(slot, stream(rank, slot.index)) : status;
     });
   }
   ExpectOk(group_->OnAll([&](int32_t rank) -> absl::Status {
     for (int32_t slot = 0; slot < kSlots; ++slot) {
-      auto graph = CapturedGraph::Capture(device(rank), stream(rank), [&] {
+      auto graph = CapturedGraph::Capture(device(rank), stream(rank, slot), [&] {
         const absl::Status status = ReadSlot(rank, slot);
-        return status.ok() ? rings(rank).CaptureRelease(slot, stream(rank)) : status;
+        return status.ok() ? rings(rank).CaptureRelease(slot, stream(rank, slot)) : status;
       });
       if (!graph.ok()) return graph.status();
       readers_[rank].graphs.push_back(*std::move(graph));
@@ -127,13 +139,18 @@ TEST_P(RingsCaptureTest, ReadersReleaseEagerlyThenFromGraphs) {
   }));
   // Capturing has released nothing and run nothing.
   EXPECT_EQ(rings(0).acquired(RingKind::kDispatchOutput), 0);
-  for (; step < 12 * kSlots && !HasFailure(); ++step) {
+  for (; step < kSteps && !HasFailure(); ++step) {
     Step(step, [&](int32_t rank, const RingSlot& slot) {
       const absl::Status status = rings(rank).ReleaseByWord(slot).status();
-      return status.ok() ? readers_[rank].graphs[slot.index]->Launch(stream(rank)) : status;
+      return status.ok() ? readers_[rank].graphs[slot.index]->Launch(stream(rank, slot.index))
+                         : status;
     });
   }
-  for (Reader& reader : readers_) EXPECT_TRUE(reader.stream->Synchronize().ok());
+  for (Reader& reader : readers_) {
+    for (const auto& stream : reader.streams) EXPECT_TRUE(stream->Synchronize().ok());
+  }
+  kept_.Clear();
+  for (int past = 0; past < step; ++past) ExpectRead(past);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RingsCaptureTest, testing::ValuesIn(PublishingCases()),
