@@ -1,5 +1,7 @@
 """What one rank's process does in slots_test.py. Failures are told by assertion errors."""
 
+import contextlib
+
 import numpy
 
 import perigee
@@ -62,8 +64,8 @@ def run_layers(buffer, seed):
     """Experts of the workers, from slot to shard and from slot to slot: the sums of one in the shard."""
     mine = Inputs(seed, buffer.rank)
     options = dict(weights_version=3, apply_route_weights=True)
-    _, weights, _, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes,
-                                          router_weights_zero_copy=True)
+    *_, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes,
+                               router_weights_zero_copy=True)
     buffer.prefetch_weight(plan, weights_version=3)
     buffer.run_experts(plan, **options)
     wanted, _, _ = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True)
@@ -77,6 +79,30 @@ def run_layers(buffer, seed):
         else:
             sums, _, _ = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True)
         numpy.testing.assert_array_equal(sums, wanted)
+
+
+def run_program(buffer, seed):
+    """A layer through a slot, handed over at once."""
+    mine = Inputs(seed, buffer.rank)
+    *_, plan, slot = _dispatch(buffer, mine)  # whose turn it is, is known from here on
+    options = dict(weights_version=3, apply_route_weights=True)
+    buffer.prefetch_weight(plan, weights_version=3)
+    buffer.run_experts(plan, slot=slot, **options)
+    wanted, _, _ = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True)
+    with buffer.program():
+        *_, plan, slot, _ = _dispatch(buffer, mine, async_finish=True)
+        buffer.prefetch_weight(plan, weights_version=3, async_finish=True)
+        buffer.run_experts(plan, slot=slot, async_finish=True, **options)
+        sums, _, event = buffer.combine(plan, buffer.hidden_nvsh_buffer_view, zero_copy=True,
+                                        async_finish=True)
+    event.wait()
+    numpy.testing.assert_array_equal(sums, wanted)
+    with contextlib.suppress(ZeroDivisionError), buffer.program():
+        *_, dropped, _ = _dispatch(buffer, mine, async_finish=True)
+        raise ZeroDivisionError
+    again = _dispatch(buffer, mine)[4]
+    assert again.index == dropped.index, "it was not handed over"
+    again.release()
 
 
 def refuse(buffer, seed):

@@ -215,6 +215,12 @@ TEST_F(ArgumentChecksTest, RowsOfAnotherPlanAreNotTaken) {
       "the shard holds row weights of no plan, expected the plan of sequence 5: a later operation "
       "has overwritten or consumed them");
   EXPECT_EQ(Error(CheckCombine(shape_, plan_, {kOutside, nullptr}, {kOutside, nullptr})), "");
+  CombineInput own{rows(), nullptr};
+  own.own_rows = true;
+  EXPECT_EQ(Error(CheckCombine(shape_, plan_, own, {kOutside, nullptr})), "");
+  own.rows = kOutside;
+  EXPECT_EQ(Error(CheckCombine(shape_, plan_, own, {kOutside, nullptr})),
+            "own rows are not those in the shard");
 }
 
 TEST_F(ArgumentChecksTest, CombineGathersWeightsFromAndTo) {
