@@ -122,7 +122,7 @@ class RowOperations:
     def combine(self, plan, hidden_nvsh, route_weights_nvs=None, *, zero_copy=False,
                 router_weights_zero_copy=False, async_finish=False, stream=None):
         """Collective. Sums the rows of every token: hidden_nvsh [NvS, H], route_weights_nvs [NvS] or
-        None; or an ExpertOutput, without weights. Returns (hidden_sh [S, H], route_weights_sk [S, K] or None, event), event None unless
+        None, of any plan that lives; or an ExpertOutput, without weights. Returns (hidden_sh [S, H], route_weights_sk [S, K] or None, event), event None unless
         async_finish. With zero_copy, and router_weights_zero_copy, what is given must be the shard's
         own view, and is changed."""
         self._begin(stream)
