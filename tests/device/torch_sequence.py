@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """perigee.Buffer on a GPU against torch's index operations: the forward sequence of the guide, streams,
-gradients, failures; and the whole sequence of a training step against torch's autograd. A process a
+gradients, failures, output slots; and the whole sequence of a training step against torch's autograd. A process a
 rank. Needs torch with CUDA; the programs and the package are found as tests/device/pack.sh lays them
 out, or by PERIGEE_PROGRAMS and PYTHONPATH.
 
@@ -9,6 +9,7 @@ out, or by PERIGEE_PROGRAMS and PYTHONPATH.
 With --devices 1 the workers share a GPU. Prints PASS and exits with 0 where all holds."""
 
 import argparse
+import collections
 import multiprocessing
 import os
 import pathlib
@@ -33,6 +34,7 @@ from torch_checks import (  # noqa: E402
 from torch_training import training_round  # noqa: E402
 
 STEP_SECONDS = 240
+SLOTS = 2
 
 
 def experts_of_caller(buffer, plan, cu_seqlens, rows, scale):
@@ -186,6 +188,33 @@ def publication_round(buffer, seed, number, scale):
     return found
 
 
+def slots_round(buffer, seed, number, scale):
+    """More micro-batches than there are slots, as many pending as there are (1F1B)."""
+    pending, found = collections.deque(), []
+
+    def finish(at, mine, results):
+        rows, weights, cu_seqlens, plan, slot, event = results
+        event.wait()
+        found.append((at, check_rows(buffer, all_inputs(seed, at, buffer.R), rows, weights, plan,
+                                     cu_seqlens)))
+        output = experts_of_caller(buffer, plan, cu_seqlens, rows, scale)
+        tokens, weights_sk, _ = buffer.combine(plan, output, weights)
+        slot.release()
+        check_tokens(mine, scale, tokens, weights_sk)
+
+    for at in range(number, number + 3 * SLOTS):
+        mine = Inputs(seed, at, buffer.rank)
+        pending.append((at, mine, buffer.dispatch(
+            mine.hidden.cuda(), mine.weights.cuda(), mine.routes.cuda(), reuse_output=True,
+            async_finish=True)))
+        if len(pending) == SLOTS:
+            finish(*pending.popleft())
+    while pending:
+        finish(*pending.popleft())
+    buffer.synchronize()
+    return found
+
+
 def run_rank(address, name, training, rank, options):
     """All steps of a rank; its routes of each round."""
     try:
@@ -223,6 +252,7 @@ def steps_of_rank(address, name, training, rank, options):
             gradient_round(buffer, options.seed, number + 3, scale)
             found.append((number + 5, refusal_round(buffer, options.seed, number + 4, scale)))
             found.append((number + 7, publication_round(buffer, options.seed, number + 7, scale)))
+            found.extend(slots_round(buffer, options.seed, 1000 * (i + 1), scale))
         view = buffer.hidden_nvsh_buffer_view
         view.fill_(3)
         torch.cuda.synchronize()
@@ -289,7 +319,7 @@ def main():
             group = cluster.create_group(options.ranks, backend="cuda")
             shape = {"S": S, "H": H, "K": K, "E": E, "token_padding": 16, "layers": LAYERS,
                      "intermediate": INTERMEDIATE}
-            name = cluster.create_buffer(group, B=B, **shape)
+            name = cluster.create_buffer(group, B=B, dispatch_output_slots=SLOTS, **shape)
             # Gradients need a slot for any expert: B is E / R.
             training = cluster.create_buffer(group, gradients=True, **shape)
             for buffer in (name, training):
