@@ -306,6 +306,7 @@ absl::StatusOr<uint64_t> LocalClient::ReleaseSlotBehind(CUstream_st* stream,
 
 absl::Status LocalClient::CaptureSlotRead(CUstream_st* stream, int32_t index) {
   if (absl::Status status = CheckOutputSlot(output_slots_, index); !status.ok()) return status;
+  if (shared_.device && link_ == nullptr) return NoStreamBefore();
   const absl::StatusOr<StreamLink*> link = Link();
   return link.ok() ? (*link)->CaptureRead(stream, index) : link.status();
 }

@@ -77,6 +77,7 @@ int perigee_release_slot_behind(perigee_attachment* attachment, void* stream,
                                 const perigee_slot* slot, uint64_t* command, perigee_error* error);
 // For a stream that is captured: with every launch of the graph, the last read of whoever has the
 // slot of this index is what the stream has been given so far. Releases nothing.
+// FAILED_PRECONDITION: no stream has been used with the attachment yet (perigee_hold_stream).
 int perigee_capture_slot_read(perigee_attachment* attachment, void* stream, int32_t index,
                               perigee_error* error);
 // Once for each launch of such a graph, which comes behind a dispatch that has ended well.

@@ -83,6 +83,13 @@ absl::Status CheckOutputSlot(size_t slots, int32_t index) {
                                                  ", the buffer has ", slots, ", numbered from 0"));
 }
 
+absl::Status NoStreamBefore() {
+  return absl::FailedPreconditionError(
+      "no stream has been used with this client, expected one that it submits behind, or that "
+      "waits "
+      "for a command, before one is captured");
+}
+
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {
   const size_t elements = static_cast<size_t>(geometry.tokens) * hidden;
   const size_t routes = static_cast<size_t>(geometry.routes());

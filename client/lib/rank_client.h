@@ -179,7 +179,8 @@ class RankClient {
   virtual absl::StatusOr<uint64_t> ReleaseSlotBehind(CUstream_st* stream, const LocalSlot& slot);
   // The last read of whoever has the slot of this index is what a captured stream has been given so
   // far. With each launch of the graph, behind a dispatch that is known to have ended well, a
-  // LocalReleaseSlot with SlotRead::kByGraph is submitted. Errors likewise.
+  // LocalReleaseSlot with SlotRead::kByGraph is submitted. Errors likewise; FAILED_PRECONDITION,
+  // too: no stream has been used with the client yet, which takes what no capture allows.
   virtual absl::Status CaptureSlotRead(CUstream_st* stream, int32_t index);
   // Submit and Wait. The completion's own status is not looked at.
   absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);
@@ -200,6 +201,8 @@ std::vector<RankOutputSlot> OutputSlotsAt(const Geometry& geometry, int32_t hidd
                                           BFloat16* rows);
 // INVALID_ARGUMENT where there is no slot of this index.
 absl::Status CheckOutputSlot(size_t slots, int32_t index);
+// Of a capture before any other use of a stream.
+absl::Status NoStreamBefore();
 // What lies in an arena of the client's shape; no shard.
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena);
 

@@ -226,6 +226,10 @@ TEST_P(SlotReadersTest, ReadersInGraphsSayWithEveryLaunchThatTheyAreThrough) {
   std::vector<std::vector<std::unique_ptr<CapturedGraph>>> graphs(kRanks);
   for (int32_t rank = 0; rank < kRanks; ++rank) {
     SlotReaders& readers = *readers_[rank];
+    EXPECT_EQ(clients_[rank]->CaptureSlotRead(readers.stream(0), 0).code(),
+              absl::StatusCode::kFailedPrecondition)
+        << "it would register memory in the middle of a capture";
+    ASSERT_TRUE(clients_[rank]->MakeWait(readers.stream(0), 0).ok());
     for (int32_t slot = 0; slot < kSlots; ++slot) {
       auto graph = CapturedGraph::Capture(readers.device(), readers.stream(slot), [&] {
         const absl::Status status = readers.Read(slot);

@@ -163,6 +163,7 @@ absl::StatusOr<uint64_t> EmbeddedClient::ReleaseSlotBehind(CUstream_st* stream,
 absl::Status EmbeddedClient::CaptureSlotRead(CUstream_st* stream, int32_t index) {
   absl::Status status = CheckOutputSlot(memory_.output_slots.size(), index);
   if (!status.ok()) return status;
+  if (device_ && stream_link_ == nullptr) return NoStreamBefore();
   const absl::StatusOr<StreamLink*> link = Link();
   return link.ok() ? (*link)->CaptureRead(stream, index) : link.status();
 }
