@@ -53,6 +53,8 @@ class DeviceBufferTest(unittest.TestCase):
             log.append(f"mark on {arguments[0]}")
         elif name == "perigee_hold_for_mark":
             log.append(f"{arguments[0]} waits for the mark")
+        elif name == "perigee_capture_slot_read":
+            log.append(f"read of {arguments[1]} captured on {arguments[0]}")
         elif name == "perigee_stream_done":
             arguments[1]._obj.value = 1
         elif name == "perigee_allocate":
@@ -125,6 +127,17 @@ class DeviceBufferTest(unittest.TestCase):
             slot.release(stream=2)
         with self.buffer.program(), self.assertRaisesRegex(ValueError, "behind program"):
             second.release(stream=1)
+
+    def test_a_graph_releases_a_slot_whoever_has_it(self):
+        slot, _ = self.dispatch_into_slot()
+        self.take_log()
+        slot.capture_read(stream=2)
+        self.assertEqual(self.take_log(), ["read of 0 captured on 2"])
+        self.assertFalse(slot.released)
+        slot.release(replayed=True, stream=2)
+        self.assertEqual(self.take_log()[-1], "release_slot_replayed", "and no stream waits for it")
+        with self.assertRaisesRegex(ValueError, "is released already"):
+            slot.capture_read(stream=2)
 
     def test_behind_a_dispatch_that_has_failed_the_turn_is_asked_for(self):
         self.dispatch_into_slot()

@@ -110,6 +110,12 @@ def refuse(buffer, seed):
     mine = Inputs(seed, buffer.rank)
     slots = [_dispatch(buffer, mine)[4] for _ in range(SLOTS)]
     assert "needs 4 or more" in _refused("SLOTS_IN_USE", lambda: _dispatch(buffer, mine))
+    for call in (slots[1].capture_read, lambda: slots[1].release(replayed=True)):
+        try:
+            call()
+            raise AssertionError("a stream reads the host's memory")
+        except ValueError as error:
+            assert "the host's" in str(error), error
     slots[1].release()
     assert f"slot {slots[0].index} is next" in _refused("SLOTS_IN_USE",
                                                         lambda: _dispatch(buffer, mine))

@@ -143,14 +143,22 @@ class DeviceBuffer(Buffer):
 
     # ---- Output slots ----
 
-    def _release_read(self, slot, named):
+    def capture_slot_read(self, slot, stream):
+        slot.for_use(self)
+        call("perigee_capture_slot_read", self._attachment.handle, stream_of(stream, self.device),
+             slot.index)
+
+    def _release_read(self, slot, named, replayed):
         if self._program is not None:
             raise ValueError("a slot is released before or behind program(), not within")
-        self.join(slot.event, self._stream)
         while len(self._under_way) >= MOST_OPERATIONS:
             self._await_first()
-        event = self._new_event(self._attachment.submit("perigee_release_slot_behind", self._stream,
-                                                        named))
+        if replayed:
+            command = self._attachment.submit("perigee_release_slot_replayed", named)
+        else:
+            self.join(slot.event, self._stream)
+            command = self._attachment.submit("perigee_release_slot_behind", self._stream, named)
+        event = self._new_event(command)
         self._under_way.append(event)
         return event
 

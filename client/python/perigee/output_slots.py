@@ -26,11 +26,18 @@ class OutputSlot:
     def released(self):
         return self._released
 
-    def release(self, *, async_finish=False, stream=None):
+    def release(self, *, replayed=False, async_finish=False, stream=None):
         """Nobody reads the rows any more; on a GPU, once `stream` has done what it has been given so far:
-        no thread and no other operation waits for that, but a dispatch that takes the slot again.
+        no thread and no other operation waits for that, but a dispatch that takes the slot again. With
+        `replayed` once a graph that has captured capture_read is through, which is launched once for it.
         Returns None, or an Event where async_finish."""
-        return self._buffer.release_slot(self, async_finish, stream)
+        return self._buffer.release_slot(self, replayed, async_finish, stream)
+
+    def capture_read(self, *, stream=None):
+        """On a GPU, where `stream` is captured: with every launch of the graph the last read of whoever has
+        the slot of this index then is what the stream has been given so far. Releases nothing. The graph
+        is launched behind a dispatch that is known to have ended well (its event's synchronize)."""
+        self._buffer.capture_slot_read(self, stream)
 
     def for_use(self, buffer):
         """Its perigee_slot, where it is that buffer's and not released; ValueError else."""
@@ -89,11 +96,11 @@ class OutputSlots:
         self._last_slot = slot
         return slot
 
-    def release_slot(self, slot, async_finish, stream):
+    def release_slot(self, slot, replayed, async_finish, stream):
         """OutputSlot.release."""
         self._begin(stream)
         named = slot.for_use(self)
-        event = self._release_read(slot, named)
+        event = self._release_read(slot, named, replayed)
         slot.note_released()
         return self._end_release(event, async_finish)
 
@@ -104,8 +111,14 @@ class OutputSlots:
 
     # ---- What DeviceBuffer does in another way ----
 
-    def _release_read(self, slot, named):
+    def capture_slot_read(self, slot, stream):
+        """OutputSlot.capture_read."""
+        raise ValueError("the buffer's memory is the host's: no stream reads it")
+
+    def _release_read(self, slot, named, replayed):
         del slot
+        if replayed:
+            raise ValueError("the buffer's memory is the host's: no graph reads it")
         return self._submit(set(), None, "perigee_release_slot", DISPATCH_OUTPUT, named)
 
     def _end_release(self, event, async_finish):
