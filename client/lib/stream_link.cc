@@ -57,12 +57,17 @@ absl::StatusOr<uint64_t> StreamLink::SubmitBehind(
 }
 
 absl::StatusOr<uint64_t> StreamLink::ReleaseBehind(CUstream_st* stream, CommandProducer& producer,
-                                                   const LocalSlot& slot) const {
+                                                   const LocalSlot& slot) {
   // Where the stream takes no word, the slot is not released.
   absl::Status status = producer.CheckRoomFor(1);
-  if (status.ok()) status = words_->WriteOnStream(stream, &ReadWord(page_, slot), slot.identity);
+  if (status.ok()) {
+    status = words_->WriteOnStream(stream, &ReadWord(page_, next_read_word_), slot.identity);
+  }
   if (!status.ok()) return status;
-  return producer.Submit(LocalReleaseSlot{slot, LocalRing::kDispatchOutput, SlotRead::kByStream});
+  const LocalReleaseSlot release{slot, LocalRing::kDispatchOutput, SlotRead::kByStream,
+                                 next_read_word_};
+  next_read_word_ = (next_read_word_ + 1) % static_cast<int32_t>(kReadWords);
+  return producer.Submit(release);
 }
 
 absl::Status StreamLink::CaptureRead(CUstream_st* stream, int32_t index) const {

@@ -41,7 +41,7 @@ class StreamLink {
   // Releases a dispatch-output slot that there is; its last read is over when all that the stream
   // has been given so far has ended. Errors as SubmitBehind.
   absl::StatusOr<uint64_t> ReleaseBehind(CUstream_st* stream, CommandProducer& producer,
-                                         const LocalSlot& slot) const;
+                                         const LocalSlot& slot);
   // Puts the mark of a captured read of the slot into the stream.
   absl::Status CaptureRead(CUstream_st* stream, int32_t index) const;
   // No stream waits from here on. The connection is not looked at any more. Idempotent.
@@ -53,6 +53,7 @@ class StreamLink {
 
   const std::unique_ptr<RegisteredMemory> words_;
   CommandPage& page_;
+  int32_t next_read_word_ = 0;
   Interrupt stop_;
   std::thread watcher_;
 };

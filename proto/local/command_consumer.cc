@@ -77,8 +77,9 @@ bool CommandConsumer::InputsReady(const CommandEntry& entry) const {
   return perigee::InputsReady(page_, entry.position);
 }
 
-bool CommandConsumer::TakeRead(const LocalSlot& slot, SlotRead read) {
-  return read == SlotRead::kByGraph ? TakeReplayed(page_, slot.index) : IsRead(page_, slot);
+bool CommandConsumer::TakeRead(const LocalReleaseSlot& release) {
+  return release.read == SlotRead::kByGraph ? TakeReplayed(page_, release.slot.index)
+                                            : IsRead(page_, release);
 }
 
 void CommandConsumer::Complete(LocalCompletion completion) {

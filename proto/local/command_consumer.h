@@ -53,7 +53,7 @@ class CommandConsumer {
 
   // Whether the client has said that the last read of a slot is over, which was released so; once
   // of a graph. Not of SlotRead::kOver. The slot is one that there is.
-  bool TakeRead(const LocalSlot& slot, SlotRead read);
+  bool TakeRead(const LocalReleaseSlot& release);
 
   // Publishes how a command ended that was taken, in the order of taking; sets the position.
   void Complete(LocalCompletion completion);

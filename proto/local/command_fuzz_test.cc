@@ -40,6 +40,12 @@ bool FlagsMayPass(const CommandEntry& entry) {
   }
 }
 
+// A release by a stream has its word there.
+int32_t MostTokenCount(const CommandEntry& entry) {
+  if (entry.kind == 17) return (entry.flags & 128) != 0 ? 255 : 0;
+  return entry.kind == 2 || entry.kind == 3 || entry.kind == 11 || entry.kind == 15 ? 16 : 0;
+}
+
 // What the format says, field by field.
 bool MayPass(const CommandEntry& entry) {
   const auto one_of = [&](std::initializer_list<uint32_t> kinds) {
@@ -53,7 +59,7 @@ bool MayPass(const CommandEntry& entry) {
          (in_slot ? entry.slot >= -1 || !one_of({2, 3}) : entry.slot == 0) &&
          ((in_slot && !one_of({2, 3})) || exactly_where(one_of({9}), entry.source_plan != 0)) &&
          exactly_where(one_of({4, 5}), entry.weights_version != 0) && entry.token_count >= 0 &&
-         entry.token_count <= (one_of({2, 3, 11, 15}) ? 16 : 0) && entry.layer >= 0 &&
+         entry.token_count <= MostTokenCount(entry) && entry.layer >= 0 &&
          entry.layer <= (one_of({4, 5, 10}) ? 2 : 0);
 }
 

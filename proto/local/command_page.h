@@ -34,7 +34,8 @@ inline constexpr uint64_t kCommandPageMagic = 0x3145474150444d43;  // "CMDPAGE1"
 // Changes with every change of a struct here or of what a field means.
 inline constexpr uint32_t kCommandPageVersion = 5;
 inline constexpr uint32_t kCommandSlots = 64;
-// Words of CommandPage::read, and of CommandPage::replayed, one for each slot that there may be.
+// Words of CommandPage::read, more than releases whose readers can be under way, and of
+// CommandPage::replayed, one for each slot that there may be.
 inline constexpr uint32_t kReadWords = 256;
 inline constexpr uint32_t kReplayedWords = 64;
 
@@ -139,9 +140,9 @@ struct CommandPage {
   // inputs of command p are there (kCommandAwaitsInputs); command p has ended when done.count is at
   // least p + 1.
   uint64_t ready[kCommandSlots] = {};
-  // Likewise, of dispatch-output slots whose last read is over: read[i % kReadWords] is i, the
-  // identity that the slot had, or replayed[index] is not 0, and 0 again once the worker has seen
-  // it (SlotRead).
+  // Likewise, of dispatch-output slots whose last read is over: read[word] is the identity that the
+  // slot had, where its release names the word, or replayed[index] is not 0, and 0 again once the
+  // worker has seen it (SlotRead).
   uint64_t read[kReadWords] = {};
   uint64_t replayed[kReplayedWords] = {};
   CommandPageDone done;

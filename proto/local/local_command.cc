@@ -73,7 +73,10 @@ struct Encoder {
   void operator()(const LocalReleaseSlot& release) const {
     Name(release.slot);
     if (release.ring == LocalRing::kExpertOutput) entry.flags |= kCommandExpertOutput;
-    if (release.read == SlotRead::kByStream) entry.flags |= kCommandReadByStream;
+    if (release.read == SlotRead::kByStream) {
+      entry.flags |= kCommandReadByStream;
+      entry.token_count = release.word;
+    }
     if (release.read == SlotRead::kByGraph) entry.flags |= kCommandReadByGraph;
   }
 
@@ -158,7 +161,7 @@ LocalOperation Read(const CommandEntry& entry, const absl::optional<PublicationT
     case CommandKind::kReleaseSlot:
       return LocalReleaseSlot{
           slot, has(kCommandExpertOutput) ? LocalRing::kExpertOutput : LocalRing::kDispatchOutput,
-          ReadOf(entry)};
+          ReadOf(entry), entry.token_count};
   }
   return LocalEmpty{};
 }
@@ -279,6 +282,12 @@ class Checker {
   absl::Status CheckRelease() const {
     const bool by_stream = Has(kCommandReadByStream), by_graph = Has(kCommandReadByGraph);
     if (by_stream && by_graph) return Invalid("read", "by a stream and by a graph", "one of them");
+    if (by_stream) {
+      const auto last = static_cast<int32_t>(kReadWords) - 1;
+      if (absl::Status status = InRange("word", entry_.token_count, last); !status.ok()) {
+        return status;
+      }
+    }
     if (!Has(kCommandExpertOutput) || (!by_stream && !by_graph)) return absl::OkStatus();
     return Invalid("read", "to be told", "over, as an expert-output slot is read by commands");
   }

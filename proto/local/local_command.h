@@ -203,6 +203,9 @@ struct LocalReleaseSlot {
   LocalSlot slot;
   LocalRing ring = LocalRing::kDispatchOutput;
   SlotRead read = SlotRead::kOver;  // of an expert-output slot always
+  // Of kByStream: which of CommandPage::read it is, in [0, kReadWords); of each release another
+  // one, in turn, so that marks that nobody has looked at yet lie apart.
+  int32_t word = 0;
   friend bool operator==(const LocalReleaseSlot&, const LocalReleaseSlot&) = default;
 };
 

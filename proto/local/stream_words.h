@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "proto/local/command_page.h"
+#include "proto/local/local_command.h"
 
 namespace perigee {
 
@@ -30,14 +31,12 @@ inline bool InputsReady(CommandPage& page, uint64_t position) {
          ReadyValue(position);
 }
 
-// The word by which a stream says that the last read of a dispatch-output slot is over, which it
-// sets to the identity that the slot had.
-inline uint64_t& ReadWord(CommandPage& page, const LocalSlot& slot) {
-  return page.read[slot.identity % kReadWords];
-}
-inline bool IsRead(CommandPage& page, const LocalSlot& slot) {
-  return std::atomic_ref<uint64_t>(ReadWord(page, slot)).load(std::memory_order_acquire) ==
-         slot.identity;
+// A word by which a stream says that the last read of a dispatch-output slot is over: it sets it to
+// the identity that the slot had. `word` is LocalReleaseSlot's.
+inline uint64_t& ReadWord(CommandPage& page, int32_t word) { return page.read[word]; }
+inline bool IsRead(CommandPage& page, const LocalReleaseSlot& release) {
+  return std::atomic_ref<uint64_t>(ReadWord(page, release.word)).load(std::memory_order_acquire) ==
+         release.slot.identity;
 }
 
 // The same for a graph, which stores 1 whoever has the slot. `index` is in [0, kReplayedWords).

@@ -48,9 +48,8 @@ absl::StatusOr<std::shared_ptr<Attachment>> Attachment::Create(
   }
   attachment->executor_.emplace(
       attachment->group_, buffer->site(), attachment->memory_->arena(), first_sequence,
-      environment.clock,
-      [consumer = &*attachment->consumer_](const LocalSlot& slot, SlotRead read) {
-        return consumer->TakeRead(slot, read);
+      environment.clock, [consumer = &*attachment->consumer_](const LocalReleaseSlot& release) {
+        return consumer->TakeRead(release);
       });
   return attachment;
 }
@@ -154,6 +153,8 @@ void Attachment::Serve() {
   (void)prctl(PR_SET_TIMERSLACK, kSleepSlackNs);
   while (!executor_->fatal()) {
     if (taking_) TakeCommand();
+    // A dispatch under way may wait for a reader of a client that has gone, and all ranks for it.
+    if (consumer_->interrupted()) executor_->EndReads();
     executor_->PassReads();
     const bool news = CompleteEnded();
     if (!taking_ && executor_->idle()) break;

@@ -31,7 +31,7 @@ namespace perigee {
 class LocalExecutor {
  public:
   // Whether the client has said that a slot's last read is over (CommandConsumer::TakeRead).
-  using TakeRead = std::function<bool(const LocalSlot& slot, SlotRead read)>;
+  using TakeRead = std::function<bool(const LocalReleaseSlot& release)>;
 
   // What the arguments refer to outlives the executor. `first_sequence` is of its first collective
   // operation.
@@ -54,6 +54,8 @@ class LocalExecutor {
   // Looks at what the client says about last reads. A dispatch that waits for one is let go by
   // that, where the data path queues.
   void PassReads();
+  // The client has gone: its readers of released slots are not waited for, from now on.
+  void EndReads() { reads_over_ = true; }
 
   // Set once a command has left this rank out of step with the others: they cannot go on in this
   // generation.
@@ -88,7 +90,7 @@ class LocalExecutor {
   // A slot that is released and whose last read is not known to be over.
   struct Unread {
     RingSlot slot;
-    SlotRead read;
+    LocalReleaseSlot release;
     ReleaseWord word;
   };
 
@@ -149,6 +151,7 @@ class LocalExecutor {
   absl::flat_hash_map<uint64_t, PlanPtr> plans_;  // by LocalPlanId
   std::deque<Begun> begun_;
   std::vector<Unread> unread_;  // in the order of their releases
+  bool reads_over_ = false;
   absl::optional<v1::RankStatus> fatal_;
   std::atomic<uint64_t> in_collective_ = 0;
 };

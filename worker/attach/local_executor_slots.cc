@@ -23,6 +23,8 @@ Failure LocalExecutor::OfSlot(RingKind ring, Failure failure) const {
       is_dispatch ? site_.shape.dispatch_output_slots : site_.shape.expert_output_slots;
   if (absl::IsResourceExhausted(status)) {
     status = WithReason(status, kReasonSlotsInUse);
+  } else if (absl::IsUnimplemented(status)) {  // over a transport that has none
+    status = WithReason(status, kReasonInvalidProgram);
   } else if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) {
     status = WithReason(status, slots == 0 ? kReasonInvalidProgram : kReasonStaleObject);
   }
@@ -67,7 +69,7 @@ Failure LocalExecutor::Operate(const LocalReleaseSlot& operation, Sequence) {
   }
   RankOperations::SlotWord released = operations_.ReleaseSlotByWord(slot);
   if (!released.word) return OfSlot(ring, std::move(released.failure));
-  unread_.push_back({slot, operation.read, *released.word});
+  unread_.push_back({slot, operation, *released.word});
   return Failure();
 }
 
@@ -82,7 +84,7 @@ void LocalExecutor::PassReads() {
   if (take_read_ == nullptr) return;
   const auto passes = [this](const Unread& unread) {
     if (IsBeingTaken(unread.slot)) return false;
-    if (!take_read_({unread.slot.index, unread.slot.identity}, unread.read)) return false;
+    if (!reads_over_ && !take_read_(unread.release)) return false;
     unread.word.Pass();
     return true;
   };

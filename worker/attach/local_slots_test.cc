@@ -111,6 +111,24 @@ TEST_F(LocalSlotsTest, ASlotIsFreeWhenTheClientSaysSo) {
   }
 }
 
+TEST_F(LocalSlotsTest, ReadersOfAClientThatHasGoneAreNotWaitedFor) {
+  const LocalSlot read = Dispatch();
+  path_->fake_rings().Clear(read.index);
+  ExpectOk(Release(read, SlotRead::kByStream));
+  path_->set_queues();
+  path_->set_running(0);
+  Begin(LocalDispatch{kPlan, 1, false, kAnySlot});
+  const LocalSlot taken{1, 6};
+  Begin(Release(taken, SlotRead::kByGraph));
+  path_->fake_rings().Clear(taken.index);
+  executor_->PassReads();
+  EXPECT_FALSE(IsFree(read)) << "its reader goes on";
+  executor_->EndReads();
+  executor_->PassReads();
+  EXPECT_TRUE(IsFree(read));
+  EXPECT_FALSE(IsFree(taken)) << "the entry of its dispatch would clear the mark";
+}
+
 TEST_F(LocalSlotsTest, AMarkThatComesEarlyIsPassedBehindTheDispatch) {
   path_->set_queues();
   path_->set_running(0);

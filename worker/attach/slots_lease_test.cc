@@ -173,9 +173,10 @@ TEST_F(SlotsLeaseTest, AReaderThatIsKilledIsNotWaitedFor) {
 // but the dispatch that takes the slot again.
 TEST_F(SlotsLeaseTest, ASlotIsTakenAgainOnceItsReaderSaysSo) {
   const std::vector<LocalSlot> slots = TakeAll();
-  for (const LocalSlot& slot : slots) {
-    EXPECT_TRUE(Run(1, LocalReleaseSlot{slot}).status.ok());
-    EXPECT_TRUE(Run(0, LocalReleaseSlot{slot, LocalRing::kDispatchOutput, SlotRead::kByStream})
+  for (size_t i = 0; i < slots.size(); ++i) {
+    EXPECT_TRUE(Run(1, LocalReleaseSlot{slots[i]}).status.ok());
+    EXPECT_TRUE(Run(0, LocalReleaseSlot{slots[i], LocalRing::kDispatchOutput, SlotRead::kByStream,
+                                        static_cast<int32_t>(i)})
                     .status.ok());
   }
   const std::vector<LocalCompletion> late = DispatchAll();
@@ -183,8 +184,9 @@ TEST_F(SlotsLeaseTest, ASlotIsTakenAgainOnceItsReaderSaysSo) {
     EXPECT_EQ(rank.reason, "DECLINED") << rank.status;
     EXPECT_THAT(std::string(rank.status.message()), HasSubstr("slot last has not ended"));
   }
-  for (const LocalSlot& slot : slots) {
-    std::atomic_ref<uint64_t>(ReadWord(PageOf(0), slot)).store(slot.identity);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    std::atomic_ref<uint64_t>(ReadWord(PageOf(0), static_cast<int32_t>(i)))
+        .store(slots[i].identity);
   }
   EXPECT_EQ(TakeAll()[0].index, slots[0].index);
 }

@@ -41,8 +41,9 @@ class LocalExecutorTest : public ::testing::Test {
     arena_memory_.resize(layout.size_bytes);
     arena_ = layout.View(arena_memory_.data());
     executor_ = std::make_unique<LocalExecutor>(
-        group_, site(), arena_, Sequence(5), clock_, [this](const LocalSlot& slot, SlotRead read) {
-          return read_.erase({slot.identity, slot.index, read}) > 0;
+        group_, site(), arena_, Sequence(5), clock_, [this](const LocalReleaseSlot& release) {
+          const LocalSlot& slot = release.slot;
+          return read_.erase({slot.identity, slot.index, release.read}) > 0;
         });
   }
 
