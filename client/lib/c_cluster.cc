@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "client/lib/c_error.h"
 #include "client/lib/perigee.h"
 #include "client/lib/rank_tensors.h"
@@ -27,16 +28,20 @@ absl::Status CheckSize(const char* what, uint32_t found_bytes, size_t expected_b
                                                  ", expected at least ", expected_bytes));
 }
 
+// What the caller knows of a struct's fields; the others are zero.
+template <typename Struct>
+Struct KnownPart(const Struct& given) {
+  Struct whole{};
+  std::memcpy(&whole, &given, std::min<size_t>(given.struct_bytes, sizeof(whole)));
+  return whole;
+}
+
 // Of one that is none: one that the coordinator refuses.
 v1::BufferShape::WeightFormat WireFormat(int32_t format) {
   return static_cast<v1::BufferShape::WeightFormat>(format >= 0 && format < 3 ? format + 1 : 99);
 }
 
-absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
-  // Version 1's ends before what was added.
-  constexpr size_t kLeastBytes = offsetof(perigee_buffer_shape, gradients);
-  const absl::Status sized = CheckSize("shape", given.struct_bytes, kLeastBytes);
-  if (!sized.ok()) return sized;
+v1::BufferShape ShapeOf(const perigee_buffer_shape& given) {
   v1::BufferShape shape;
   shape.set_tokens(given.tokens);
   shape.set_hidden(given.hidden);
@@ -46,24 +51,33 @@ absl::StatusOr<v1::BufferShape> ShapeOf(const perigee_buffer_shape& given) {
   shape.set_token_padding(given.token_padding);
   shape.set_intermediate(given.intermediate);
   shape.set_layers(given.layers);
-  if (given.struct_bytes > kLeastBytes) shape.set_gradients(given.gradients != 0);
-  if (given.struct_bytes < offsetof(perigee_buffer_shape, refetch) + sizeof(given.refetch)) {
-    return shape;
-  }
+  shape.set_gradients(given.gradients != 0);
   shape.set_weight_format(WireFormat(given.weight_format));
   shape.set_weight_scales(given.weight_scales != 0);
   shape.set_refetch(given.refetch != 0);
-  constexpr size_t kPeersAt = offsetof(perigee_buffer_shape, peer_store);
-  if (given.struct_bytes < kPeersAt + sizeof(given.peer_store)) return shape;
   shape.set_peer_store(given.peer_store != 0);
-  constexpr size_t kSourceAt = offsetof(perigee_buffer_shape, source_storage);
-  if (given.struct_bytes < kSourceAt + sizeof(given.source_storage)) return shape;
   shape.set_source_storage(given.source_storage != 0);
-  constexpr size_t kSlotsAt = offsetof(perigee_buffer_shape, expert_output_slots);
-  if (given.struct_bytes < kSlotsAt + sizeof(given.expert_output_slots)) return shape;
   shape.set_dispatch_output_slots(given.dispatch_output_slots);
   shape.set_expert_output_slots(given.expert_output_slots);
   return shape;
+}
+
+absl::StatusOr<BufferOptions> OptionsOf(const char* buffer_id, const perigee_buffer_shape& passed) {
+  // Version 1's ends before what was added; a field that the caller does not know is 0.
+  constexpr size_t kLeastBytes = offsetof(perigee_buffer_shape, gradients);
+  const absl::Status sized = CheckSize("shape", passed.struct_bytes, kLeastBytes);
+  if (!sized.ok()) return sized;
+  const perigee_buffer_shape given = KnownPart(passed);
+  return BufferOptions{
+      .buffer_id = TextOrEmpty(buffer_id),
+      .shape = ShapeOf(given),
+      .operation_timeout = absl::Milliseconds(given.operation_timeout_ms),
+      .warmup_timeout = absl::Milliseconds(given.warmup_timeout_ms),
+      .sms = given.sms,
+      .local_sms = given.local_sms,
+      .programmatic_launch = given.no_programmatic_launch == 0,
+      .high_priority_stream = given.high_priority_stream != 0,
+  };
 }
 
 TensorView View(v1::TensorDtype dtype, const void* data, std::vector<int64_t> shape) {
@@ -123,20 +137,12 @@ absl::Status CheckWeights(const std::string& buffer, const v1::BufferShape& shap
   return CheckFormat(buffer, shape, given);
 }
 
-// What the caller knows of the fields; the others are zero.
-absl::StatusOr<perigee_weights> WholeOf(const perigee_weights& given) {
-  absl::Status status = CheckSize("weights", given.struct_bytes, offsetof(perigee_weights, format));
-  if (!status.ok()) return status;
-  perigee_weights whole{};
-  std::memcpy(&whole, &given, std::min<size_t>(given.struct_bytes, sizeof(whole)));
-  return whole;
-}
-
 absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer, uint64_t version,
                          const perigee_weights& passed) {
-  const absl::StatusOr<perigee_weights> found = WholeOf(passed);
-  if (!found.ok()) return found.status();
-  const perigee_weights& given = *found;
+  absl::Status status =
+      CheckSize("weights", passed.struct_bytes, offsetof(perigee_weights, format));
+  if (!status.ok()) return status;
+  const perigee_weights given = KnownPart(passed);
   const absl::StatusOr<BufferNameParts> parts = ParseBufferName(name);
   if (!parts.ok()) return parts.status();
   const absl::StatusOr<v1::Buffer> buffer = client.GetBuffer(name);
@@ -148,7 +154,7 @@ absl::Status LoadWeights(Client& client, const std::string& name, int32_t layer,
         absl::StrCat(name, " is ", v1::Buffer::State_Name(buffer->state()), " in a group that is ",
                      v1::Group::State_Name(group->state()), ", expected ACTIVE in ACTIVE"));
   }
-  absl::Status status = CheckWeights(name, buffer->shape(), given);
+  status = CheckWeights(name, buffer->shape(), given);
   if (!status.ok()) return status;
   const WeightsShape shape{given.hidden, given.intermediate,
                            static_cast<WeightFormat>(given.format),
@@ -220,10 +226,9 @@ int perigee_create_buffer(perigee_cluster* cluster, const char* group, const cha
   if (group == nullptr) return TellNull("group", error);
   if (shape == nullptr) return TellNull("shape", error);
   if (name == nullptr) return TellNull("name", error);
-  const auto checked = perigee::ShapeOf(*shape);
-  if (!checked.ok()) return TellStatus(checked.status(), error);
-  const auto buffer = cluster->client->CreateBuffer(
-      group, {.buffer_id = perigee::TextOrEmpty(buffer_id), .shape = *checked});
+  const auto options = perigee::OptionsOf(buffer_id, *shape);
+  if (!options.ok()) return TellStatus(options.status(), error);
+  const auto buffer = cluster->client->CreateBuffer(group, *options);
   if (buffer.ok()) perigee::CopyText(buffer->name(), name, PERIGEE_NAME_BYTES);
   return TellStatus(buffer.status(), error);
 }

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 // Grows with every addition.
-#define PERIGEE_API_VERSION 7
+#define PERIGEE_API_VERSION 8
 // That the library was built with.
 uint32_t perigee_api_version(void);
 
@@ -55,6 +55,16 @@ typedef struct perigee_buffer_shape {
   int32_t source_storage;  // since version 6: whether there is an owner-sharded source
   int32_t dispatch_output_slots;  // since version 7: 0: none (perigee_rings.h)
   int32_t expert_output_slots;    // since version 7: 0: none
+  // Since version 8; 0 in each is the default. Milliseconds that an operation waits for other
+  // ranks, at most an hour, by default 10 s; and the first one of each generation, by default 30 s.
+  int32_t operation_timeout_ms;
+  int32_t warmup_timeout_ms;
+  // Since version 8, of backend cuda. SMs of kernels that reach other ranks, by default the
+  // worker's choice, and of those that stay in the rank's own memory, by default all.
+  int32_t sms;
+  int32_t local_sms;
+  int32_t no_programmatic_launch;  // whether kernels are launched when those before have ended
+  int32_t high_priority_stream;    // whether they go before those of other streams
 } perigee_buffer_shape;
 
 // What an element of the weights is, since version 4. Workers compute with bf16 alone: weights of

@@ -15,6 +15,8 @@ _Static_assert(offsetof(perigee_gradients, slot_down) == 48, "");
 _Static_assert(offsetof(perigee_buffer_shape, weight_format) == 40, "");
 _Static_assert(offsetof(perigee_buffer_shape, peer_store) == 52, "");
 _Static_assert(offsetof(perigee_buffer_shape, expert_output_slots) == 64, "");
+_Static_assert(offsetof(perigee_buffer_shape, operation_timeout_ms) == 68, "");
+_Static_assert(offsetof(perigee_buffer_shape, high_priority_stream) == 88, "");
 _Static_assert(sizeof(perigee_slot) == 16 && offsetof(perigee_output_slot, rows) == 8, "");
 _Static_assert(offsetof(perigee_weights, gate) == 16 && sizeof(perigee_weights) >= 40, "");
 _Static_assert(offsetof(perigee_weights, format) == 40, "");

@@ -45,6 +45,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(_library.MemoryStruct.plan_home_load.offset, 160)
         self.assertEqual(_library.ShapeStruct.source_storage.offset, 56)
         self.assertEqual(_library.ShapeStruct.expert_output_slots.offset, 64)
+        self.assertEqual(_library.ShapeStruct.high_priority_stream.offset, 88)
         self.assertEqual(ctypes.sizeof(_library.SlotStruct), 16)
         self.assertEqual(_library.OutputSlotStruct.rows.offset, 8)
         self.assertEqual(_library.SourceStruct.tokens.offset, 48)

@@ -6,7 +6,7 @@ import pathlib
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint16, c_uint32
 from ctypes import c_float, c_uint64, c_void_p
 
-API_VERSION = 7
+API_VERSION = 8
 NAME_BYTES = 256
 TOKEN_BYTES = 96
 
@@ -33,7 +33,8 @@ class ShapeStruct(ctypes.Structure):
     _fields_ = [("struct_bytes", c_uint32)] + [(name, c_int32) for name in (
         "tokens", "hidden", "topk", "experts", "slots", "token_padding", "intermediate", "layers",
         "gradients", "weight_format", "weight_scales", "refetch", "peer_store", "source_storage",
-        "dispatch_output_slots", "expert_output_slots")]
+        "dispatch_output_slots", "expert_output_slots", "operation_timeout_ms", "warmup_timeout_ms",
+        "sms", "local_sms", "no_programmatic_launch", "high_priority_stream")]
 
 
 class WeightsStruct(ctypes.Structure):

@@ -1,6 +1,7 @@
 """A connection to a coordinator."""
 
 import ctypes
+import operator
 
 import numpy
 
@@ -8,6 +9,9 @@ from perigee._library import (LIBRARY, MATRICES, NAME_BYTES, TOKEN_BYTES, WEIGHT
                               WEIGHT_SCALE_BLOCKS, WEIGHT_SCALE_TYPES, ShapeStruct, WeightsStruct,
                               call)
 from perigee.bfloat16 import bits_of
+
+_MOST_SECONDS = 3600
+_MOST_SMS = 2**31 - 1  # of any GPU there is far fewer; the worker says how many it has
 
 
 def _format_of(name):
@@ -21,6 +25,31 @@ def _bytes_of(array, what, dtype):
     if array.dtype != dtype:
         raise TypeError(f"{what} is of {array.dtype}, expected {dtype}")
     return numpy.ascontiguousarray(array)
+
+
+def _milliseconds(seconds, what):
+    """0: the default."""
+    if seconds is None:
+        return 0
+    if not 0.001 <= seconds <= _MOST_SECONDS:
+        raise ValueError(f"{what} is {seconds}, expected 0.001 to {_MOST_SECONDS} seconds, or None")
+    return round(seconds * 1000)
+
+
+def _sms(count, what):
+    """0: the default."""
+    if count is None:
+        return 0
+    if not 1 <= operator.index(count) <= _MOST_SMS:
+        raise ValueError(f"{what} is {count}, expected 1 to {_MOST_SMS}, or None")
+    return operator.index(count)
+
+
+def _is_high(priority):
+    if operator.index(priority) > 0:
+        raise ValueError(f"comm_stream_priority is {priority}, expected 0, or less for one that goes "
+                         "before other streams, as CUDA has it")
+    return priority < 0
 
 
 class Cluster:
@@ -62,7 +91,9 @@ class Cluster:
     def create_buffer(self, group, *, S, H, K, E, B=None, token_padding=0, intermediate=0, layers=0,
                       gradients=False, weight_format="bf16", weight_scales=False, refetch=False,
                       peer_store=False, source_storage=False, dispatch_output_slots=0,
-                      expert_output_slots=0, buffer_id=""):
+                      expert_output_slots=0, num_sms=None, num_local_sms=None, enable_pdl=True,
+                      comm_stream_priority=0, operation_timeout=None, warmup_timeout=None,
+                      buffer_id=""):
         """The name of a new buffer of the group, once it is ACTIVE. B: E / R unless given;
         intermediate and layers: H' and how many layers of weights are kept, none unless given. gradients:
         whether gradients of these are kept too, in float32, which Buffer.reduce_grad brings home.
@@ -72,14 +103,26 @@ class Cluster:
         every rank's shard (DispatchTarget.mapped_hidden), and not those of its own alone.
         source_storage: whether there is an owner-sharded source (Buffer.prepare_source).
         dispatch_output_slots, expert_output_slots: how many outputs are kept in rings, to be used again
-        (Buffer.dispatch and run_experts with reuse_output); none unless given."""
+        (Buffer.dispatch and run_experts with reuse_output); none unless given.
+
+        operation_timeout, warmup_timeout: how long an operation waits for other ranks, and the first of
+        each generation, in seconds; 10 and 30 unless given. On a GPU, num_sms: SMs of kernels that reach
+        other ranks, the worker's choice unless given; num_local_sms: of the others, all unless given.
+        enable_pdl: whether kernels begin while those before them end (programmatic dependent launch).
+        comm_stream_priority: 0, or less, where the buffer's kernels go before those of other streams;
+        there is one step."""
         shape = ShapeStruct(
             struct_bytes=ctypes.sizeof(ShapeStruct), tokens=S, hidden=H, topk=K, experts=E,
             slots=-1 if B is None else B, token_padding=token_padding, intermediate=intermediate,
             layers=layers, gradients=int(gradients), weight_format=_format_of(weight_format),
             weight_scales=int(weight_scales), refetch=int(refetch), peer_store=int(peer_store),
             source_storage=int(source_storage), dispatch_output_slots=dispatch_output_slots,
-            expert_output_slots=expert_output_slots)
+            expert_output_slots=expert_output_slots,
+            operation_timeout_ms=_milliseconds(operation_timeout, "operation_timeout"),
+            warmup_timeout_ms=_milliseconds(warmup_timeout, "warmup_timeout"),
+            sms=_sms(num_sms, "num_sms"), local_sms=_sms(num_local_sms, "num_local_sms"),
+            no_programmatic_launch=int(not enable_pdl),
+            high_priority_stream=int(_is_high(comm_stream_priority)))
         name = ctypes.create_string_buffer(NAME_BYTES)
         call("perigee_create_buffer", self.handle, group.encode(), buffer_id.encode(),
              ctypes.byref(shape), name)
