@@ -2,7 +2,6 @@
 """In which order perigee.DeviceBuffer has things done, without a GPU: the library is a fake one, whose
 device memory is this process's and whose streams do at once what they are given."""
 
-import ctypes
 import types
 import unittest
 from unittest import mock
@@ -10,73 +9,13 @@ from unittest import mock
 import numpy
 
 import perigee
-from fake_device import NVS, Array, B, E, FakeAttachment, FakeTorch, H, K, R, S
+from fake_device import NVS, Array, B, DeviceTest, E, FakeTorch, H, K, S
 from perigee import _device as device_module
-from perigee import buffer as buffer_module
 from perigee import device_buffer
-from perigee import program as program_module
 from perigee._library import PerigeeError
 
 
-class DeviceBufferTest(unittest.TestCase):
-
-    def setUp(self):
-        self.allocated = []
-        for target, name, fake in ((buffer_module, "Attachment", FakeAttachment),
-                                   (device_buffer, "call", self.call),
-                                   (program_module, "call", self.call),
-                                   (device_buffer, "loaded_torch", lambda: None)):
-            patch = mock.patch.object(target, name, fake)
-            patch.start()
-            self.addCleanup(patch.stop)
-        self.buffer = perigee.Buffer(None, "b", 0)
-        self.attachment = self.buffer._attachment
-        self.plans = []
-        self.assertIsInstance(self.buffer, perigee.DeviceBuffer)
-        self.addCleanup(self.buffer.destroy)
-
-    def call(self, name, handle, *arguments):
-        self.assertEqual(handle, "handle")
-        log = self.attachment.log
-        if name == "perigee_copy":
-            stream, to, source, nbytes = arguments
-            log.append(f"{self.attachment.name_of(source)} to {self.attachment.name_of(to)} on "
-                       f"{stream}")
-            ctypes.memmove(to, source, nbytes)
-        elif name == "perigee_follow_stream":
-            log.append(f"follow {arguments[0]}")
-        elif name == "perigee_hold_stream":
-            log.append(f"{arguments[0]} waits for {arguments[1]}")
-        elif name.endswith("_program"):
-            log.append(name.removeprefix("perigee_"))
-        elif name == "perigee_mark_stream":
-            log.append(f"mark on {arguments[0]}")
-        elif name == "perigee_hold_for_mark":
-            log.append(f"{arguments[0]} waits for the mark")
-        elif name == "perigee_capture_slot_read":
-            log.append(f"read of {arguments[1]} captured on {arguments[0]}")
-        elif name == "perigee_stream_done":
-            arguments[1]._obj.value = 1
-        elif name == "perigee_allocate":
-            self.allocated.append(ctypes.create_string_buffer(arguments[0]))
-            arguments[1]._obj.value = ctypes.addressof(self.allocated[-1])
-        else:
-            self.fail(name)
-
-    def take_log(self):
-        log, self.attachment.log = self.attachment.log, []
-        return log
-
-    def inputs(self, count=3):
-        return (Array(numpy.full((count, H), 3, numpy.uint16)),
-                Array(numpy.full((count, K), 0.5, numpy.float32)),
-                Array(numpy.ones((count, K), numpy.int32)))
-
-    @staticmethod
-    def values(array):
-        kind = {"bfloat16": ctypes.c_uint16, "float32": ctypes.c_float, "int32": ctypes.c_int32}
-        count = numpy.prod(array.shape, dtype=int)
-        return list((kind[array.dtype] * count).from_address(array.address))
+class DeviceBufferTest(DeviceTest):
 
     def test_a_call_is_a_link_of_its_stream(self):
         rows, weights, cu_seqlens, plan = self.buffer.dispatch(*self.inputs(), stream=9)
@@ -266,18 +205,19 @@ class DeviceBufferTest(unittest.TestCase):
             self.assertEqual(plan.home_load.values.tolist(),
                              self.attachment.arrays["plan_home_load"].tolist())
 
-    def test_gradients_are_the_devices_and_reduced_behind_the_stream(self):
-        _, _, _, plan = self.buffer.dispatch(*self.inputs(), stream=1)
-        self.take_log()
-        home, slots = self.buffer.gradients(2)
-        for arrays, count in ((home, E // R), (slots, B)):
-            self.assertEqual([array.shape for array in arrays],
-                             [(count, H, 3), (count, H, 3), (count, 3, H)])
-            for array in arrays:
-                self.assertEqual((array.dtype, set(self.values(array))), ("float32", {count}))
-        self.buffer.reduce_grad(plan, layer=2, stream=4)
-        self.assertEqual(self.take_log(), ["gradients of 2", "follow 4", "reduce_gradients",
-                                           "4 waits for 0", "4 waits for the mark", "4 waits for 1"])
+    def test_it_is_destroyed_when_that_is_done(self):
+        def fail():
+            self.assertFalse(self.buffer.destroyed)
+            raise PerigeeError("UNAVAILABLE", "the worker does not answer")
+        self.attachment.on_leave = fail
+        with self.assertRaisesRegex(PerigeeError, "does not answer"):
+            self.buffer.destroy()
+        self.assertFalse(self.buffer.destroyed)
+        with self.assertRaisesRegex(ValueError, "has been destroyed"):
+            self.buffer.barrier()
+        self.attachment.on_leave = lambda: None
+        self.buffer.destroy()
+        self.assertTrue(self.buffer.destroyed and self.attachment.left)
 
     def test_a_failure_is_told_by_the_event_or_the_next_call(self):
         failure = PerigeeError("INVALID_ARGUMENT", "bad", "BAD_ROUTE")
@@ -307,13 +247,6 @@ class DeviceBufferTest(unittest.TestCase):
             with self.assertRaisesRegex(kind, text):
                 self.buffer.dispatch(*arguments)
         self.assertEqual(self.take_log(), [])
-
-    def test_weights_in_slots_are_the_devices(self):
-        parts, scales = self.buffer.slot_weights()
-        self.assertIsNone(scales)
-        for part, array in zip(parts, self.attachment.packed, strict=True):
-            self.assertEqual((part.address, part.shape, part.dtype),
-                             (array.ctypes.data, array.shape, "uint8"))
 
     def test_a_source_is_the_devices_and_is_prepared_behind_the_stream(self):
         for view, shape, dtype in zip(self.buffer.source_views("store"), ((S, H), (S, K)),

@@ -1,12 +1,18 @@
-"""The attachment of a worker on a GPU, and torch, for device_buffer_test.py: device memory is this
+"""The attachment of a worker on a GPU, and torch, for tests of perigee.DeviceBuffer: device memory is this
 process's, and streams do at once what they are given."""
 
 import contextlib
 import ctypes
 import types
+import unittest
+from unittest import mock
 
 import numpy
 
+import perigee
+from perigee import buffer as buffer_module
+from perigee import device_buffer
+from perigee import program as program_module
 from perigee._library import ANY_SLOT, MEMORY_CUDA, MemoryStruct, PerigeeError, SlotStruct
 
 S, H, K, E, B, R, NVS = 4, 8, 2, 4, 1, 1, 12
@@ -20,7 +26,8 @@ class Array:
 
     def __init__(self, values):
         self.values = numpy.ascontiguousarray(values)
-        typestr = {"uint16": "<u2", "float32": "<f4", "int32": "<i4"}[str(self.values.dtype)]
+        typestr = {"uint16": "<u2", "float32": "<f4", "int32": "<i4",
+                   "uint8": "|u1"}[str(self.values.dtype)]
         self.__cuda_array_interface__ = {"shape": self.values.shape, "typestr": typestr,
                                          "data": (self.values.ctypes.data, False), "version": 3}
 
@@ -32,7 +39,7 @@ class FakeAttachment:
         del cluster, name, rank
         self.handle, self.log, self.ended, self.failures = "handle", [], 0, {}
         self.commands = 0
-        self.left = False
+        self.left, self.on_leave = False, lambda: None
         self.arrays = {
             "input_tokens": numpy.zeros((S, H), numpy.uint16),
             "input_routes": numpy.zeros((S, K), numpy.int32),
@@ -114,6 +121,7 @@ class FakeAttachment:
         raise AssertionError(f"there is no rank {rank}")
 
     def leave(self):
+        self.on_leave()
         self.left = True
 
 
@@ -170,3 +178,65 @@ class FakeTorch:
         if FakeTorch.wanted_stream is not None:
             assert FakeTorch.allocates_on == FakeTorch.wanted_stream, FakeTorch.allocates_on
         return FakeTensor(numpy.full(shape, 99, FakeTorch.DTYPES[dtype]), dtype, [])
+
+
+class DeviceTest(unittest.TestCase):
+    """With a DeviceBuffer whose attachment is a fake one."""
+
+    def setUp(self):
+        self.allocated = []
+        for target, name, fake in ((buffer_module, "Attachment", FakeAttachment),
+                                   (device_buffer, "call", self.call),
+                                   (program_module, "call", self.call),
+                                   (device_buffer, "loaded_torch", lambda: None)):
+            patch = mock.patch.object(target, name, fake)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.buffer = perigee.Buffer(None, "b", 0)
+        self.attachment = self.buffer._attachment
+        self.plans = []
+        self.assertIsInstance(self.buffer, perigee.DeviceBuffer)
+        self.addCleanup(self.buffer.destroy)
+
+    def call(self, name, handle, *arguments):
+        self.assertEqual(handle, "handle")
+        log = self.attachment.log
+        if name == "perigee_copy":
+            stream, to, source, nbytes = arguments
+            log.append(f"{self.attachment.name_of(source)} to {self.attachment.name_of(to)} on "
+                       f"{stream}")
+            ctypes.memmove(to, source, nbytes)
+        elif name == "perigee_follow_stream":
+            log.append(f"follow {arguments[0]}")
+        elif name == "perigee_hold_stream":
+            log.append(f"{arguments[0]} waits for {arguments[1]}")
+        elif name.endswith("_program"):
+            log.append(name.removeprefix("perigee_"))
+        elif name == "perigee_mark_stream":
+            log.append(f"mark on {arguments[0]}")
+        elif name == "perigee_hold_for_mark":
+            log.append(f"{arguments[0]} waits for the mark")
+        elif name == "perigee_capture_slot_read":
+            log.append(f"read of {arguments[1]} captured on {arguments[0]}")
+        elif name == "perigee_stream_done":
+            arguments[1]._obj.value = 1
+        elif name == "perigee_allocate":
+            self.allocated.append(ctypes.create_string_buffer(arguments[0]))
+            arguments[1]._obj.value = ctypes.addressof(self.allocated[-1])
+        else:
+            self.fail(name)
+
+    def take_log(self):
+        log, self.attachment.log = self.attachment.log, []
+        return log
+
+    def inputs(self, count=3):
+        return (Array(numpy.full((count, H), 3, numpy.uint16)),
+                Array(numpy.full((count, K), 0.5, numpy.float32)),
+                Array(numpy.ones((count, K), numpy.int32)))
+
+    @staticmethod
+    def values(array):
+        kind = {"bfloat16": ctypes.c_uint16, "float32": ctypes.c_float, "int32": ctypes.c_int32}
+        count = numpy.prod(array.shape, dtype=int)
+        return list((kind[array.dtype] * count).from_address(array.address))

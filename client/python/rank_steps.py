@@ -223,9 +223,9 @@ def refuse_publications(buffer, seed, tokens):
     target = buffer.prepare_dispatch(mine.routes)
     for bad, text in ((None, "is missing"), (numpy.zeros((S + 1, K), numpy.int32), "25 tokens"),
                       (mine.routes.astype(numpy.int64), "is int64"), (mine.routes[0], "is int32")):
-        _assert_raises(ValueError, text, lambda: buffer.prepare_dispatch(bad))
-    _assert_raises(ValueError, "96 bytes", lambda: buffer.prepare_publication(target, token=b"x"))
-    _assert_raises(ValueError, "hidden_sh is", lambda: buffer.store_rows(target, mine.hidden[1:]))
+        assert_raises(ValueError, text, lambda: buffer.prepare_dispatch(bad))
+    assert_raises(ValueError, "96 bytes", lambda: buffer.prepare_publication(target, token=b"x"))
+    assert_raises(ValueError, "hidden_sh is", lambda: buffer.store_rows(target, mine.hidden[1:]))
     for field, value, reason in (("generation", 99, "STALE_GENERATION"), ("rank", 77, "WRONG_RANK"),
                                  ("buffer_name", "other", "WRONG_BUFFER"),
                                  ("_buffer", None, "STALE_OBJECT")):
@@ -338,12 +338,12 @@ def refuse_arguments(buffer, seed):
         (ValueError, "hidden_nvsh is", lambda: buffer.combine(plan, rows[1:])),
         (ValueError, "the plan has been released", lambda: buffer.combine(released, rows)),
     ):
-        _assert_raises(kind, text, call)
+        assert_raises(kind, text, call)
     hidden_sh, weights_sk, _ = buffer.combine(plan, rows, weights)
     _check_sums(mine, hidden_sh, weights_sk)
 
 
-def _assert_raises(kind, text, call):
+def assert_raises(kind, text, call):
     try:
         call()
     except kind as error:
@@ -364,8 +364,8 @@ def destroy(buffer, seed):
     assert not view.any()
     view.fill(1)
     assert (view == 1).all()
-    _assert_raises(ValueError, "has been destroyed", buffer.barrier)
-    _assert_raises(ValueError, "has been destroyed", lambda: buffer.hidden_nvsh_buffer_view)
+    assert_raises(ValueError, "has been destroyed", buffer.barrier)
+    assert_raises(ValueError, "has been destroyed", lambda: buffer.hidden_nvsh_buffer_view)
 
 
 def lose_rank(buffer, seed, lost, worker_pid):

@@ -79,6 +79,15 @@ def _work(address, name, rank, seed):
         (tokens.float().sum() + 3 * gathered.sum()).backward()
         assert torch.equal(hidden.grad.float(), (2 * routes).expand(-1, buffer.H).float())
         assert torch.equal(weights.grad, 3.0 * (torch.tensor(mine.routes) >= 0))
+        # A gradient of a gradient would be wrong, and is none.
+        rows, _, plan = perigee.torch.dispatch(buffer, hidden, torch.tensor(mine.routes))
+        tokens, _ = perigee.torch.combine(buffer, plan, rows)
+        grad, = torch.autograd.grad((tokens.float() ** 2).sum(), hidden, create_graph=True)
+        try:
+            grad.float().sum().backward()
+            raise AssertionError("a gradient of a gradient")
+        except RuntimeError as error:
+            assert "once_differentiable" in str(error), error
         # Weights that scale rows, and do not come back themselves: combine has no gradient of them.
         hidden.grad = weights.grad = None
         rows, row_weights, plan = perigee.torch.dispatch(buffer, hidden,

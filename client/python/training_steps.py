@@ -67,7 +67,7 @@ def expert_backward(x, weights, scale, grad):
     return grad_x, grad_scale, x.T @ grad_a, x.T @ grad_b, h.T @ grad_out
 
 
-def _groups(buffer, plan):
+def groups(buffer, plan):
     """(expert, slot or None, first row, end of its rows without padding) of each group with rows."""
     start = 0
     for group, end in enumerate(plan.cu_seqlens):
@@ -106,7 +106,7 @@ class Step:
         self.inputs.append(hidden)
         values = perigee.from_bfloat16(rows)
         out = numpy.zeros_like(values)
-        for expert, _, first, end in _groups(buffer, plan):
+        for expert, _, first, end in groups(buffer, plan):
             weights = [matrix[expert] for matrix in self.weights[layer]]
             out[first:end] = expert_forward(values[first:end], weights, scales[first:end])
         hidden, _, event = buffer.combine(plan, perigee.to_bfloat16(out), async_finish=True)
@@ -128,7 +128,7 @@ class Step:
         home, slots = buffer.gradients(layer)
         grad_x = numpy.zeros_like(rows)
         grad_scales = numpy.zeros_like(scales)
-        for expert, slot, first, end in _groups(buffer, plan):
+        for expert, slot, first, end in groups(buffer, plan):
             weights = [matrix[expert] for matrix in self.weights[layer]]
             found = expert_backward(rows[first:end], weights, scales[first:end],
                                     grad_rows[first:end])

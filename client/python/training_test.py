@@ -34,11 +34,11 @@ class Reference:
         hidden, outputs, kept = mine.hidden, [], []
         for layer in range(LAYERS):
             kept.append(hidden)
-            hidden = rounded(self._layer(layer, mine, hidden))
+            hidden = rounded(self.layer(layer, mine, hidden))
             outputs.append(hidden)
         grad, grad_weights = mine.grad, [None] * LAYERS
         for layer in reversed(range(LAYERS)):
-            grad, grad_weights[layer] = self._backward(layer, mine, kept[layer], grad)
+            grad, grad_weights[layer] = self.backward(layer, mine, kept[layer], grad)
             grad = rounded(grad)
         return outputs, grad, grad_weights
 
@@ -49,13 +49,13 @@ class Reference:
                     weights = [matrix[expert] for matrix in self.weights[layer]]
                     yield token, k, expert, weights, mine.weights[layer][token, k:k + 1]
 
-    def _layer(self, layer, mine, hidden):
+    def layer(self, layer, mine, hidden):
         out = numpy.zeros((mine.count, H))
         for token, _, _, weights, scale in self._experts(layer, mine):
             out[token] += training_steps.expert_forward(hidden[token:token + 1], weights, scale)[0]
         return out
 
-    def _backward(self, layer, mine, hidden, grad):
+    def backward(self, layer, mine, hidden, grad):
         grad_in = numpy.zeros((mine.count, H))
         grad_weights = numpy.zeros((mine.count, K))
         for token, k, expert, weights, scale in self._experts(layer, mine):

@@ -10,10 +10,10 @@ from perigee.cluster import Cluster
 from perigee.device_buffer import DeviceBuffer, DeviceEvent
 from perigee.event import Event
 from perigee.output_slots import ExpertOutput, OutputSlot
-from perigee.plan import CommPlan
+from perigee.plan import CommPlan, Plan
 from perigee.publication import DispatchTarget, PreparedPublication
 from perigee.source import SourceView
 
 __all__ = ["Buffer", "Cluster", "CommPlan", "DeviceArray", "DeviceBuffer", "DeviceEvent",
-           "DispatchTarget", "Event", "ExpertOutput", "OutputSlot", "PerigeeError",
+           "DispatchTarget", "Event", "ExpertOutput", "OutputSlot", "PerigeeError", "Plan",
            "PreparedPublication", "SourceView", "from_bfloat16", "to_bfloat16"]

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 _BYTES = {"bfloat16": 2, "float32": 4, "int32": 4, "uint8": 1}
 # The interface has no bfloat16: its 16 bits go as an unsigned number.
 _TYPESTR = {"bfloat16": "<u2", "float32": "<f4", "int32": "<i4", "uint8": "|u1"}
-_OF_TYPESTR = {"<u2": "bfloat16", "<V2": "bfloat16", "<f4": "float32", "<i4": "int32"}
+_OF_TYPESTR = {"<u2": "bfloat16", "<V2": "bfloat16", "<f4": "float32", "<i4": "int32",
+               "|u1": "uint8"}
 # DLPack's type code and bits.
 _DLPACK = {"bfloat16": (4, 16), "float32": (2, 32), "int32": (0, 32), "uint8": (1, 8)}
-_OF_DLPACK = {(4, 16): "bfloat16", (1, 16): "bfloat16", (2, 32): "float32", (0, 32): "int32"}
+_OF_DLPACK = {(4, 16): "bfloat16", (1, 16): "bfloat16", (2, 32): "float32", (0, 32): "int32",
+              (1, 8): "uint8"}
 _DLPACK_CUDA = 2
 
 
@@ -103,6 +105,11 @@ class Source(NamedTuple):
     dtype: str
     device: int
     keep: Any
+
+    def part(self, first, count):
+        """Some of its rows."""
+        row = _BYTES[self.dtype] * math.prod(self.shape[1:])
+        return self._replace(address=self.address + first * row, shape=(count, *self.shape[1:]))
 
 
 def _of_interface(array):

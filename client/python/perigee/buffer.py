@@ -10,6 +10,7 @@ from perigee._attachment import Attachment
 from perigee._host_arrays import HostArrays
 from perigee._library import MEMORY_CUDA, PerigeeError
 from perigee.event import Event
+from perigee.expert_arrays import ExpertArrays
 from perigee.output_slots import OutputSlots
 from perigee.plan import FIELDS, CommPlan
 from perigee.program import MOST_OPERATIONS, Programs
@@ -21,7 +22,8 @@ from perigee.source import OwnerSource
 _MOST_UNDER_WAY = MOST_OPERATIONS
 
 
-class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSource, Programs):
+class Buffer(HostArrays, RowOperations, ExpertArrays, OutputSlots, DirectPublication, OwnerSource,
+             Programs):
     """Attaches this process to a rank of a buffer whose worker runs on this machine.
 
     Rows and tokens are bf16, which NumPy has as bits in uint16 (perigee.to_bfloat16). Letters: S
@@ -54,11 +56,11 @@ class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSou
         worker's own for other ranks are shorter. explicitly_destroy: a buffer that is forgotten is
         warned of, instead of destroyed in silence."""
         self.name = name
-        self._destroyed = True  # until there is something to destroy
+        self._leaving = self._destroyed = True  # until there is something to destroy
         self._explicitly_destroy = explicitly_destroy
         self._timeout = timeout
         del cluster, rank  # __new__ has attached
-        self._destroyed = False
+        self._leaving = self._destroyed = False
         self._under_way = collections.deque()
         self._released = collections.deque()  # numbers of plans that nobody has any more
         self._numbers = itertools.count(1)
@@ -88,40 +90,6 @@ class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSou
                       for name in FIELDS}
 
     # ---- Operations ----
-
-    def prefetch_weight(self, plan, *, layer=0, weights_version=1, async_finish=False, stream=None):
-        """Collective. Brings the weights of this rank's remote experts into its slots. Weights live in
-        the workers (Cluster.load_weights). Returns None, or an Event where async_finish."""
-        self._begin(stream)
-        event = self._submit(set(), None, "perigee_prefetch_weights", plan.number_for(self), layer,
-                             weights_version)
-        return self._end(event, async_finish, None, event)
-
-    def gradients(self, layer=0):
-        """A layer's gradients as float32 views, zeros at first: (gate [E/R, H, H'], up, down [E/R, H', H])
-        of own experts, and the same [B, ..] of slots, which all layers share. What is added to the
-        slots, in the order of the plan's experts_to_copy, reduce_grad brings home."""
-        self._check_alive()
-        return tuple(tuple(self._gradients_at(*place) for place in places)
-                     for places in self._attachment.gradients(layer))
-
-    def slot_weights(self):
-        """The weights that prefetch_weight has brought to this rank's slots, in the order of the plan's
-        experts_to_copy: ((gate [B, H, H'], up, down [B, H', H]), scales). bf16, or uint8 of a buffer of
-        another format, of "mxfp4" with two elements of a row in each; scales: None, or those of gate, up
-        and down, as Cluster.load_weights has them. For reading; the next prefetch_weight overwrites them."""
-        self._check_alive()
-        parts, scales = self._attachment.slots()
-        show = lambda places: tuple(self._shown(self._constant_at(*place)) for place in places)
-        return show(parts), None if scales is None else show(scales)
-
-    def reduce_grad(self, plan, *, layer=0, async_finish=False, stream=None):
-        """Collective. Adds the gradients in the slots of all ranks to those of this rank's own experts
-        (gradients), in the same order on every run, and clears its slots that the plan uses. Returns
-        None, or an Event where async_finish; the views are not touched until its end."""
-        self._begin(stream)
-        event = self._submit(set(), None, "perigee_reduce_gradients", plan.number_for(self), layer)
-        return self._end(event, async_finish, None, event)
 
     def barrier(self, *, async_finish=False, stream=None):
         """Collective. Waits for every rank."""
@@ -161,20 +129,24 @@ class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSou
 
     @property
     def destroyed(self):
-        """Whether destroy() has been called; says nothing about operations."""
+        """Whether destroy() is done; says nothing about operations."""
         return self._destroyed
 
     def destroy(self):
         """Waits for what is under way, then leaves the buffer. Idempotent. Views hold zeros from then
-        on, and are this process's own. Other ranks are not waited for: the worker keeps the shard."""
+        on, and are this process's own. Other ranks are not waited for: the worker keeps the shard.
+        An operation's failure that nobody has been told of is a PerigeeError when all is done; one of
+        leaving leaves it to be called again."""
         if self._destroyed:
             return
-        self._destroyed = True
+        waits, self._leaving = not self._leaving, True
         try:
-            self._before_leaving()
+            if waits:
+                self._before_leaving()
         finally:
             self._under_way.clear()
             self._attachment.leave()
+            self._destroyed = True
 
     def _before_leaving(self):
         while self._under_way:
@@ -189,7 +161,7 @@ class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSou
     def __del__(self):
         if getattr(self, "_destroyed", True):
             return
-        if self._explicitly_destroy:
+        if self._explicitly_destroy and not self._leaving:
             warnings.warn(f"{self.name}, rank {self.rank}: destroy() was not called",
                           ResourceWarning, stacklevel=2)
         self._destroyed = True
@@ -212,7 +184,7 @@ class Buffer(HostArrays, RowOperations, OutputSlots, DirectPublication, OwnerSou
     # ---- Within ----
 
     def _check_alive(self):
-        if self._destroyed:
+        if self._leaving:
             raise ValueError(f"{self.name}, rank {self.rank}, has been destroyed")
 
     def _submit(self, uses, finish, name, *arguments):

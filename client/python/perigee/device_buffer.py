@@ -5,6 +5,7 @@ import math
 import time
 
 from perigee._device import DeviceArray, loaded_torch, source_of, stream_of, torch_stream
+from perigee._host_arrays import shapes_in_words
 from perigee._library import LIBRARY, PerigeeError, call
 from perigee.buffer import Buffer
 from perigee.event import UNDER_WAY, Event
@@ -95,14 +96,12 @@ class DeviceBuffer(Buffer):
         return DeviceArray(self._attachment.address(field), shape, dtype, self.device,
                            self._attachment)
 
-    def _gradients_at(self, pointer, shape):
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
-        return self._shown(DeviceArray(address, shape, "float32", self.device, self._attachment))
+    def _plain_at(self, pointer, shape, dtype, writable):
+        del writable
+        return self._constant_at(ctypes.cast(pointer, ctypes.c_void_p).value, shape, dtype)
 
     def _shared_at(self, pointer, shape, dtype, writable):
-        del writable
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
-        return self._shown(DeviceArray(address, shape, dtype, self.device, self._attachment))
+        return self._shown(self._plain_at(pointer, shape, dtype, writable))
 
     def _constant_at(self, address, shape, dtype):
         return DeviceArray(address, shape, dtype, self.device, self._attachment)
@@ -276,8 +275,35 @@ class DeviceBuffer(Buffer):
         self._copy(view.address, self._address_in_stream(source), math.prod(source.shape) * item)
 
     def _get(self, result, view):
-        address = self._address_in_stream(source_of(result, "a result", self.device))
-        self._copy(address, view.address, view.nbytes)
+        self._get_part(source_of(result, "a result", self.device), view)
+
+    # ---- Arrays of the caller's, used where they are ----
+
+    def _callers(self, array, what, dtype, shapes):
+        source = source_of(array, what, self.device)
+        if source.dtype != dtype or source.shape not in shapes:
+            raise ValueError(f"{what} is {source.dtype} {list(source.shape)}, expected "
+                             + shapes_in_words(dtype, shapes))
+        return source
+
+    @staticmethod
+    def _check_writable(array, what):
+        """Nobody knows."""
+
+    @staticmethod
+    def _part(array, first, count):
+        return array.part(first, count)
+
+    @staticmethod
+    def _one_of(array, index):
+        one = array.part(index, 1)
+        return one._replace(shape=one.shape[1:])
+
+    def _get_part(self, part, view):
+        self._copy(self._address_in_stream(part), view.address, view.nbytes)
+
+    def _check_brought(self, brought, plan, layer, version):
+        """The stream would have to be waited for."""
 
     def _empty_like(self, view):
         torch = loaded_torch()

@@ -1,5 +1,9 @@
 """Where every route of a dispatch goes."""
 
+import numpy
+
+from perigee._device import DeviceArray, loaded_torch
+
 FIELDS = ("dst", "cu_seqlens", "zero_fill_ranges", "experts_to_copy", "load", "home_load")
 
 
@@ -14,6 +18,8 @@ class CommPlan:
       zero_fill_ranges [E+B, 2]    padding of each
       experts_to_copy [R, B]       expert in each slot of each rank, -1: none
       load, home_load [R]          rows that each rank computes, with balancing and without
+      remote_stats [2]             remote experts with rows on this rank; slots of any rank that have
+                                   experts of this one. On a GPU with torch only
     """
 
     def __init__(self, buffer, number, tokens):
@@ -22,6 +28,7 @@ class CommPlan:
         self.tokens = tokens
         self._event = None
         self._arrays = None
+        self._rank = buffer.rank
         self.N, self.R, self.E = buffer.S * buffer.K, buffer.R, buffer.E
         self.B, self.NvS, self.K = buffer.B, buffer.NvS, buffer.K
 
@@ -54,6 +61,8 @@ class CommPlan:
         self._arrays = arrays
 
     def __getattr__(self, name):
+        if name == "remote_stats":
+            return self._count_replicas()
         if name not in FIELDS:
             raise AttributeError(name)
         if self._event is not None:
@@ -64,3 +73,20 @@ class CommPlan:
 
     def arrays(self):
         return {name: getattr(self, name) for name in FIELDS}
+
+    def _count_replicas(self):
+        """In NumPy's and torch's words alike."""
+        ends = self.cu_seqlens
+        if isinstance(ends, DeviceArray):
+            raise AttributeError("remote_stats, which is counted by torch, and torch is not imported")
+        starts = ends * 0
+        starts[1:] = ends[:-1]
+        filled, own = ends > starts, self.E // self.R
+        remote = filled.sum() - filled[own * self._rank:own * (self._rank + 1)].sum()
+        used = (self.experts_to_copy // own == self._rank).sum()
+        if isinstance(ends, numpy.ndarray):
+            return numpy.array([remote, used], numpy.int32)
+        return loaded_torch().stack((remote, used)).int()
+
+
+Plan = CommPlan

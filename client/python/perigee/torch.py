@@ -2,10 +2,12 @@
 for buffers on the host (CPU tensors) and on a GPU. Imports torch; `import perigee` alone does not.
 
 Combine's gradient is dispatched by the plan, dispatch's is combined by it, and those of weights are
-reduced: so backward passes run these operations on all ranks, in the same order."""
+reduced: so backward passes run these operations on all ranks, in the same order. Gradients of gradients
+are refused: what backward does has none."""
 
 import numpy
 import torch
+from torch.autograd.function import once_differentiable
 
 from perigee.device_buffer import DeviceBuffer
 
@@ -55,6 +57,7 @@ class _Dispatch(torch.autograd.Function):
         return rows, row_weights
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_rows, grad_weights=None):
         hidden, weights = _combine(ctx.buffer, ctx.plan, grad_rows,
                                    grad_weights if ctx.weighted else None)
@@ -73,6 +76,7 @@ class _Combine(torch.autograd.Function):
         return hidden, gathered
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_hidden, grad_weights=None):
         count = ctx.plan.tokens
         weights = None if grad_weights is None else grad_weights[:count]
@@ -90,6 +94,7 @@ class _ExpertWeights(torch.autograd.Function):
         return tuple(torch.cat((own, slot.to(own.dtype))) for own, slot in zip(home, slots))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, *grads):
         home, slots = ([_to_torch(sums) for sums in arrays]
                        for arrays in ctx.buffer.gradients(ctx.layer))
