@@ -10,6 +10,7 @@ import numpy
 import perigee
 import python_cluster
 import rank_steps
+import weights_steps
 from python_cluster import SEED
 from rank_steps import INTERMEDIATE, RANKS, B, E, H, K, S
 
@@ -98,7 +99,8 @@ class BufferTest(python_cluster.GroupTest):
                 load = lambda *args, **options: self.cluster.load_weights(self.buffer, 0, 3, *args,
                                                                           **options)
                 load(*weights, weight_format=name, scales=scales)
-                used = self.run_ranks(("read_slots", weights, scales))
+                used = python_cluster.run_ranks(weights_steps.run, RANKS, self.services.address,
+                                                self.buffer, [("read_slots", weights, scales)])
                 self.assertGreater(sum(count for count, in used), 0, "nothing was balanced")
                 other = "bf16" if name != "bf16" else "8bit"
                 with self.assertRaisesRegex((perigee.PerigeeError, TypeError), "format|of uint"):

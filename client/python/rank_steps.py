@@ -241,26 +241,6 @@ def refuse_publications(buffer, seed, tokens):
     return _check_rows(buffer, seed, rows, weights, seqlens, plan)
 
 
-def read_slots(buffer, seed, weights, scales):
-    """What lies in the slots are the weights of the experts that the plan wants there, in their format."""
-    mine = Inputs(seed, buffer.rank)
-    _, _, _, plan = buffer.dispatch(mine.hidden, mine.weights, mine.routes)
-    buffer.prefetch_weight(plan, weights_version=3)
-    found, found_scales = buffer.slot_weights()
-    assert (found_scales is None) == (scales is None)
-    used = 0
-    for slot, expert in enumerate(plan.experts_to_copy[buffer.rank]):
-        if expert < 0:
-            continue
-        used += 1
-        for views, sources in ((found, weights), (found_scales or (), scales or ())):
-            for view, source in zip(views, sources, strict=True):
-                assert view.dtype == source.dtype and view.shape == (B, *source.shape[1:])
-                numpy.testing.assert_array_equal(view[slot], source[expert])
-                assert not view.flags.writeable
-    return used
-
-
 def _expert(values, gate, up, down):
     rounded = lambda array: perigee.from_bfloat16(perigee.to_bfloat16(array))
     x = values @ gate
