@@ -31,6 +31,7 @@ import torch  # noqa: E402
 from torch_checks import (  # noqa: E402
     B, E, H, INTERMEDIATE, K, LAYERS, S, VERSION, Inputs, all_inputs, check, check_rows, check_tokens,
     expert_of_rows, layer_of)
+from torch_guide import guide_round  # noqa: E402
 from torch_training import training_round  # noqa: E402
 
 STEP_SECONDS = 240
@@ -264,6 +265,7 @@ def steps_of_rank(address, name, training, rank, options):
     with buffer:
         for number in range(5, 10 * options.rounds, 10):
             found.append((number + 1, training_round(buffer, options.seed, number + 1, layer)))
+            guide_round(buffer, options.seed, number + 2, layer)
     return found
 
 
