@@ -121,13 +121,14 @@ class ClientKillTest(unittest.TestCase):
 
         def come_and_go(rank):
             def work(tell):
+                met = False
                 with perigee.Cluster(self.services.address) as cluster:
-                    buffer = None
-                    while buffer is None:  # the last ones may be on their way out
+                    while not met:
+                        # The last ones may be on their way out, and an operation of theirs is met then.
                         with contextlib.suppress(perigee.PerigeeError):
-                            buffer = perigee.Buffer(cluster, self.name, rank)
-                with buffer:
-                    buffer.barrier()
+                            with perigee.Buffer(cluster, self.name, rank) as buffer:
+                                buffer.barrier()
+                                met = True
                 tell(b"x")
             return work
 
