@@ -44,7 +44,8 @@ int perigee_get_output_slot(perigee_attachment* attachment, int32_t index,
 #define PERIGEE_ANY_SLOT (-1)
 // Collective. perigee_dispatch, or perigee_dispatch_with_plan, into a slot; the shard is left
 // alone. index: PERIGEE_ANY_SLOT, or the slot that must be the next in turn (else STALE_OBJECT).
-// slot, of what it takes: the identity, and the index that was given.
+// slot, of what it takes: the identity, and the index that was given. Told within a program that is
+// dropped it is void: another dispatch gets the same.
 int perigee_dispatch_into_slot(perigee_attachment* attachment, uint64_t plan, int32_t token_count,
                                int32_t use_weights, int32_t index, perigee_slot* slot,
                                uint64_t* command, perigee_error* error);

@@ -1,6 +1,7 @@
 """What one rank's process does in slots_test.py. Failures are told by assertion errors."""
 
 import contextlib
+import copy
 
 import numpy
 
@@ -101,8 +102,50 @@ def run_program(buffer, seed):
         *_, dropped, _ = _dispatch(buffer, mine, async_finish=True)
         raise ZeroDivisionError
     again = _dispatch(buffer, mine)[4]
-    assert again.index == dropped.index, "it was not handed over"
+    assert (again.index, again.identity) == (dropped.index, dropped.identity), "it was not handed over"
+    for use in (dropped.release, lambda: buffer.run_experts(plan, slot=dropped, **options)):
+        assert "was not handed over" in _refused("", use)
     again.release()
+
+
+def try_again(buffer, seed):
+    """What was refused or dropped has released nothing, and hides no slot."""
+    mine = Inputs(seed, buffer.rank)
+    options = dict(weights_version=3, apply_route_weights=True)
+    for _ in range(SLOTS):  # each slot is to be had again
+        *_, plan, slot = _dispatch(buffer, mine)
+        buffer.prefetch_weight(plan, weights_version=3)
+        _refused("STALE_WEIGHTS", lambda: buffer.run_experts(plan, slot=slot, weights_version=9))
+        assert not slot.released
+        with contextlib.suppress(ZeroDivisionError), buffer.program():
+            buffer.run_experts(plan, slot=slot, async_finish=True, **options)
+            raise ZeroDivisionError
+        assert not slot.released
+        output = buffer.run_experts(plan, slot=slot, reuse_output=True, **options)
+        assert slot.released
+        # One rank names none, and all leave.
+        taken = copy.copy(output)
+        taken.taken = type(output.taken)(output.identity + buffer.rank, output.index, 0)
+        _refused("STALE_OBJECT" if buffer.rank else "DECLINED", lambda: buffer.combine(plan, taken))
+        assert not taken.released
+        buffer.combine(plan, output)
+        assert output.released
+        # On one rank nobody has waited for a failure, and the next dispatch tells it, also one that waits
+        # to be told its slot: it takes part all the same, and gives up what it has taken.
+        for forgets in (False, True):
+            if buffer.rank == 0:
+                buffer.run_experts(plan, async_finish=True, **options)  # the shard has no rows
+                if forgets:
+                    buffer._last_slot = None
+                _refused("STALE_OBJECT", lambda: _dispatch(buffer, mine))
+            else:
+                _dispatch(buffer, mine)[4].release()
+    for slot in [_dispatch(buffer, mine)[4] for _ in range(SLOTS)]:
+        slot.release()
+
+
+def _plan_of(buffer, mine):
+    return buffer.dispatch(mine.hidden, mine.weights, mine.routes)[3]
 
 
 def refuse(buffer, seed):
@@ -122,17 +165,18 @@ def refuse(buffer, seed):
     slots[0].release(async_finish=True).wait()
     again = _dispatch(buffer, mine)[4]
     assert again.index == slots[0].index and again.identity > slots[2].identity
-    for call in (slots[0].release, lambda: buffer.run_experts(None, slot=slots[0])):
+    plan = _plan_of(buffer, mine)
+    for call in (slots[0].release, lambda: buffer.run_experts(plan, slot=slots[0])):
         try:
             call()
             raise AssertionError("a slot is used that is released")
-        except (ValueError, AttributeError):
-            pass
+        except ValueError as error:
+            assert "is released already" in str(error), error
     # What the worker says where the client does not know.
-    slots[0]._released = False
+    slots[0].note_released(None)
     assert "which is over" in _refused("STALE_OBJECT", slots[0].release)
     again.release()
-    again._released = False
+    again.note_released(None)
     assert "released already" in _refused("STALE_OBJECT", again.release)
     slots[2].release()
     # One by one, more often than there are slots, without a wait but for the first.

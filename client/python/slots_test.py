@@ -31,7 +31,8 @@ class SlotsTest(python_cluster.GroupTest):
             buffer, 0, 3, *(perigee.to_bfloat16(drawn.standard_normal(shape) / 8)
                             for shape in ((E, H, INTERMEDIATE), (E, H, INTERMEDIATE),
                                           (E, INTERMEDIATE, H))))
-        self.run_ranks(buffer, "keep_rows", "run_layers", "run_program", "refuse", "keep_rows", "hold_all")
+        self.run_ranks(buffer, "keep_rows", "run_layers", "run_program", "refuse", "try_again", "keep_rows",
+                       "hold_all")
         self.run_ranks(buffer, "hold_all")
         self.run_ranks(buffer, "run_layers")
 

@@ -64,13 +64,17 @@ class Event:
 
     def check_handed_over(self):
         """ValueError: it is one of a program that is being put together; what it was dropped with."""
-        if self._dropped:
-            self.told = True
-            raise self._error
+        self.check_not_dropped()
         if self.kept:
             raise ValueError("an operation of a program is wanted to have ended before the program is "
                              "handed over: within program() calls have async_finish=True, and pass on "
                              "with zero_copy and plans what they leave")
+
+    def check_not_dropped(self):
+        """What it was dropped with."""
+        if self._dropped:
+            self.told = True
+            raise self._error
 
     def drop(self, error):
         """Its program was not handed over: nobody may wait for its number, which is given again."""

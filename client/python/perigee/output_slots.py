@@ -1,11 +1,43 @@
 """Outputs that are used again: rings of slots for what a dispatch delivers and for what experts give."""
 
+import contextlib
 import ctypes
 
-from perigee._library import ANY_SLOT, DISPATCH_OUTPUT, EXPERT_OUTPUT, SlotStruct
+from perigee._library import ANY_SLOT, DISPATCH_OUTPUT, EXPERT_OUTPUT, PerigeeError, SlotStruct
 
 
-class OutputSlot:
+class _Taken:
+    """What has taken a slot of a ring, until what releases it has ended well: a refused operation
+    releases nothing."""
+
+    def __init__(self, buffer, taken, event):
+        self._buffer = buffer
+        self.taken = taken
+        self.event = event  # of what has taken it
+        self.index, self.identity = taken.index, taken.identity
+        self._releasing = None  # the event of what releases it
+
+    @property
+    def released(self):
+        """Whether that has been called, and has not failed as far as is known."""
+        releasing = self._releasing
+        return releasing is not None and not (releasing.done() and releasing.failed)
+
+    def for_use(self, buffer):
+        """Its perigee_slot, where it is that buffer's and not released; ValueError else. One of a program
+        that was not handed over: what that was dropped with, as its name is given again."""
+        if self._buffer is not buffer:
+            raise ValueError("the slot is another buffer's")
+        self.event.check_not_dropped()
+        if self.released:
+            raise ValueError(f"slot {self.index} of identity {self.identity} is released already")
+        return ctypes.byref(self.taken)
+
+    def note_released(self, event):
+        self._releasing = event
+
+
+class OutputSlot(_Taken):
     """Where the rows of one dispatch are, of Buffer.dispatch with reuse_output, from its end until the
     slot is released: by run_experts with `slot`, or release(). A use after that is a ValueError; one
     of a slot whose dispatch has failed is a PerigeeError with the reason STALE_OBJECT.
@@ -15,16 +47,8 @@ class OutputSlot:
     """
 
     def __init__(self, buffer, taken, event, rows, route_weights):
-        self._buffer = buffer
-        self.taken = taken
-        self.event = event  # of its dispatch
+        super().__init__(buffer, taken, event)
         self.rows, self.route_weights = rows, route_weights
-        self.index, self.identity = taken.index, taken.identity
-        self._released = False
-
-    @property
-    def released(self):
-        return self._released
 
     def release(self, *, replayed=False, async_finish=False, stream=None):
         """Nobody reads the rows any more; on a GPU, once `stream` has done what it has been given so far:
@@ -39,35 +63,14 @@ class OutputSlot:
         is launched behind a dispatch that is known to have ended well (its event's synchronize)."""
         self._buffer.capture_slot_read(self, stream)
 
-    def for_use(self, buffer):
-        """Its perigee_slot, where it is that buffer's and not released; ValueError else."""
-        if self._buffer is not buffer:
-            raise ValueError("the slot is another buffer's")
-        if self._released:
-            raise ValueError(f"slot {self.index} of identity {self.identity} is released already")
-        return ctypes.byref(self.taken)
 
-    def note_released(self):
-        self._released = True
-
-
-class ExpertOutput:
+class ExpertOutput(_Taken):
     """What run_experts with reuse_output has computed, until the combine that it is given to."""
-
-    def __init__(self, buffer, taken):
-        self._buffer = buffer
-        self.taken = taken
-        self.index, self.identity = taken.index, taken.identity
-        self._released = False
 
     def release(self):
         """It is combined nowhere."""
         slot = self.for_use(self._buffer)
-        self._buffer.release_ring_slot(EXPERT_OUTPUT, slot)
-        self.note_released()
-
-    for_use = OutputSlot.for_use
-    note_released = OutputSlot.note_released
+        self.note_released(self._buffer.release_ring_slot(EXPERT_OUTPUT, slot))
 
 
 class OutputSlots:
@@ -83,12 +86,36 @@ class OutputSlots:
             return ANY_SLOT
         return (last.index + 1) % self._slots
 
+    def _settle_before_taking(self):
+        """Of what takes an expert-output slot and waits for its end: earlier failures are told first, as
+        raised behind it they would cost the slot. No other rank waits for it, as they do for a dispatch."""
+        if self._program is None:
+            while self._under_way:
+                self._await_first()
+
+    def _end_dispatch(self, event, slots, async_finish, results):
+        """_end; the slot, if it has taken one, nobody has where that raises."""
+        try:
+            return self._end(event, async_finish, results, results + (event,))
+        except BaseException:
+            if slots:
+                slots[0].note_released(self._give_up(event, slots[0].taken))
+            raise
+
+    def _give_up(self, event, taken):
+        """The slot that a dispatch takes, unless it fails, and that nobody is given: quietly, as something
+        else is raised. What releases it, if that can be told."""
+        with contextlib.suppress(Exception):
+            if self._program is None and not (event.over and event.failed):
+                return self._hand_over("perigee_release_slot", DISPATCH_OUTPUT, ctypes.byref(taken),
+                                       quiet=True)
+        return None
+
     def _take_slot(self, taken, event):
         """The OutputSlot of a dispatch that has been submitted."""
         if taken.index == ANY_SLOT:
             self._check_may_wait()
-            self._await_end(event)
-            taken = self._attachment.taken_slot(event.command)
+            taken = self._await_taken(event)
         self._slots, rows, weights = self._attachment.output_slot(taken.index)
         slot = OutputSlot(self, taken, event,
                           self._shared_at(rows, (self.NvS, self.H), "bfloat16", True),
@@ -96,18 +123,31 @@ class OutputSlots:
         self._last_slot = slot
         return slot
 
+    def _await_taken(self, event):
+        try:
+            self._await_end(event)
+        except PerigeeError:
+            # It may have been of an operation before.
+            for _ in range(len(self._under_way)):
+                with contextlib.suppress(PerigeeError):
+                    self._await_first()
+            if event.over and not event.failed:
+                self._give_up(event, self._attachment.taken_slot(event.command))
+            raise
+        return self._attachment.taken_slot(event.command)
+
     def release_slot(self, slot, replayed, async_finish, stream):
         """OutputSlot.release."""
         self._begin(stream)
         named = slot.for_use(self)
         event = self._release_read(slot, named, replayed)
-        slot.note_released()
+        slot.note_released(event)
         return self._end_release(event, async_finish)
 
     def release_ring_slot(self, ring, named):
         """ExpertOutput.release."""
         self._begin(None)
-        self._submit(set(), None, "perigee_release_slot", ring, named)
+        return self._submit(set(), None, "perigee_release_slot", ring, named)
 
     # ---- What DeviceBuffer does in another way ----
 

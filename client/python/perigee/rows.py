@@ -68,7 +68,7 @@ class RowOperations:
             rows, row_weights = slots[0].rows, slots[0].route_weights
         results = (rows, None if weights is None else row_weights,
                    None if arrays is None else arrays["cu_seqlens"], made) + slots
-        return self._end(event, async_finish, results, results + (event,))
+        return self._end_dispatch(event, slots, async_finish, results)
 
     def _submit_dispatch(self, reuse_output, uses, finish, command, *arguments):
         """The event, and the OutputSlot that it takes, if it takes one."""
@@ -110,14 +110,16 @@ class RowOperations:
             event = self._submit(set(), None, "perigee_run_experts", *arguments)
             return self._end(event, async_finish, None, event)
         named = slot.for_use(self)
+        if reuse_output:
+            self._settle_before_taking()
         event = self._submit(set(), None, "perigee_run_experts_of_slot", *arguments, named,
                              int(reuse_output))
-        slot.note_released()
+        slot.note_released(event)
         if not reuse_output:
             return self._end(event, async_finish, None, event)
         self._check_may_wait()
         self._await_end(event)
-        return ExpertOutput(self, self._attachment.taken_slot(event.command))
+        return ExpertOutput(self, self._attachment.taken_slot(event.command), event)
 
     def combine(self, plan, hidden_nvsh, route_weights_nvs=None, *, zero_copy=False,
                 router_weights_zero_copy=False, async_finish=False, stream=None):
@@ -166,5 +168,5 @@ class RowOperations:
         hidden_sh = self._empty_like(self._output)
         event = self._submit({"output"}, lambda: self._get(hidden_sh, self._output),
                              "perigee_combine_slot", number, named)
-        output.note_released()
+        output.note_released(event)
         return self._end(event, async_finish, (hidden_sh, None, None), (hidden_sh, None, event))
