@@ -86,8 +86,7 @@ absl::Status CheckOutputSlot(size_t slots, int32_t index) {
 absl::Status NoStreamBefore() {
   return absl::FailedPreconditionError(
       "no stream has been used with this client, expected one that it submits behind, or that "
-      "waits "
-      "for a command, before one is captured");
+      "waits for a command, before one is captured");
 }
 
 RankMemory ArenaMemory(const Geometry& geometry, int32_t hidden, const ClientArenaView& arena) {

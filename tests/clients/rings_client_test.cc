@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST_P(RingsClientTest, PendingDispatchesKeepWhatOrdinaryOnesDeliver) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   std::vector<SmallLayer> layers;
   for (int32_t i = 0; i < kSlots; ++i) layers.emplace_back(kRanks, random_());
   OnEveryRank([&](int32_t rank) {
@@ -50,7 +50,7 @@ TEST_P(RingsClientTest, PendingDispatchesKeepWhatOrdinaryOnesDeliver) {
 
 // The same sums, with the experts of several dispatches behind the last of these.
 TEST_P(RingsClientTest, LayersThatArePendingComeOutAsTheyDoOneByOne) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   OnEveryRank([&](int32_t rank) {
     RunLayer(layer_, *clients_[rank], kPlan);
     const std::string wanted = Sums(rank);
@@ -79,7 +79,7 @@ TEST_P(RingsClientTest, LayersThatArePendingComeOutAsTheyDoOneByOne) {
 
 // Experts of the framework's own: from the slot into the shard, and released.
 TEST_P(RingsClientTest, TheClientsOwnRowsAreSummedWhateverTheShardHeld) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   OnEveryRank([&](int32_t rank) {
     const RankMemory memory = MemoryOf(rank);
     const int32_t tokens = WriteTokensOf(rank);
@@ -102,7 +102,7 @@ TEST_P(RingsClientTest, TheClientsOwnRowsAreSummedWhateverTheShardHeld) {
 }
 
 TEST_P(RingsClientTest, SlotsAreTakenInTurnAndNamesThatAreNoneAreRefused) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   OnEveryRank([&](int32_t rank) {
     const int32_t tokens = WriteTokensOf(rank);
     std::vector<LocalSlot> slots;
@@ -132,7 +132,7 @@ TEST_P(RingsClientTest, SlotsAreTakenInTurnAndNamesThatAreNoneAreRefused) {
 
 // One rank has no slot left and the others do: all leave, and take the same one again.
 TEST_P(RingsClientTest, RanksThatHoldDifferentSlotsLeaveTogether) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   const int32_t holds = static_cast<int32_t>(random_() % kRanks);
   OnEveryRank([&](int32_t rank) {
     const int32_t tokens = WriteTokensOf(rank);
@@ -148,7 +148,7 @@ TEST_P(RingsClientTest, RanksThatHoldDifferentSlotsLeaveTogether) {
 }
 
 TEST_P(RingsClientTest, WhatAClientLeavesTakenTheNextOneTakes) {
-  if (IsRemote()) return;
+  if (IsRemote()) GTEST_SKIP() << "a remote client has no slots";
   for (int round = 0; round < 2; ++round) {
     OnEveryRank([&](int32_t rank) { TakeAllSlots(rank); });
     clients_.clear();
@@ -160,7 +160,7 @@ TEST_P(RingsClientTest, WhatAClientLeavesTakenTheNextOneTakes) {
 }
 
 TEST_P(RingsClientTest, ARemoteRankHasNoSlots) {
-  if (!IsRemote()) return;
+  if (!IsRemote()) GTEST_SKIP() << "of remote clients";
   OnEveryRank([&](int32_t rank) {
     EXPECT_TRUE(MemoryOf(rank).output_slots.empty());
     const int32_t tokens = WriteTokensOf(rank);

@@ -11,16 +11,17 @@
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
-#include "kernels/layout/abi.h"
 #include "worker/attach/attach_server.h"
 #include "worker/testing/session_group.h"
 #include "worker/testing/small_layer.h"
+#include "worker/testing/test_attachment.h"
 #include "worker/testing/test_client.h"
 
 namespace perigee {
 namespace {
 
 constexpr int32_t kRanks = 2;
+constexpr Ticket kTicket = {'x'};
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   uint64_t value = 0;
@@ -95,28 +96,15 @@ class Round {
   void StartServer(int32_t rank) {
     servers_.push_back(*AttachServer::Start(absl::StrCat(directory_.path(), "/a", rank),
                                             ClientUsers(geteuid(), {}), group_.environment(rank)));
-    v1::ServeClientCommand command;
-    command.set_buffer(kTestBuffer);
-    command.set_attachment_id(1);
-    command.set_ticket(std::string(16, 'x'));
-    command.mutable_life()->set_seconds(30);
-    command.set_first_sequence(1);
     EXPECT_TRUE(servers_.back()
-                    ->Serve(group_.session(rank), command,
+                    ->Serve(group_.session(rank), TestServeCommand(kTestBuffer, 1, kTicket, 1),
                             {[](const v1::ClientReport&) {}, [](const AttachmentEnd&) {}})
                     .ok());
   }
   TestClient Attach(int32_t rank) {
-    AttachRequest request;
-    request.abi = kDataPathAbi;
-    request.page_version = kCommandPageVersion;
-    request.group_hash = HashGroupName(kTestGroup);
-    request.generation = 7;
-    request.buffer = 3;
-    request.incarnation = group_.environment(rank).incarnation;
-    request.rank = rank;
-    request.ticket.fill('x');
-    return *TestClient::Attach(servers_[rank]->path(), request);
+    return *TestClient::Attach(
+        servers_[rank]->path(),
+        TestAttachRequest(kTestGroup, group_.environment(rank).incarnation, rank, kTicket));
   }
   // A layer, a layer in slots and a publication, again and again, until something is over.
   void Work(TestClient& client) const {

@@ -13,11 +13,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/host/host_backend.h"
-#include "kernels/layout/abi.h"
 #include "proto/local/stream_words.h"
 #include "worker/attach/attach_server.h"
 #include "worker/testing/session_group.h"
 #include "worker/testing/small_layer.h"
+#include "worker/testing/test_attachment.h"
 #include "worker/testing/test_client.h"
 
 namespace perigee {
@@ -54,27 +54,17 @@ class SlotsLeaseTest : public ::testing::Test {
   }
 
   TestClient Attach(int32_t rank) {
-    v1::ServeClientCommand command;
-    command.set_buffer(kTestBuffer);
-    command.set_attachment_id(++attachments_);
-    command.set_ticket(std::string(16, static_cast<char>(attachments_)));
-    command.mutable_life()->set_seconds(30);
-    command.set_first_sequence(last_sequence_ + 1);
+    Ticket ticket;
+    ticket.fill(static_cast<uint8_t>(++attachments_));
     EXPECT_TRUE(servers_[rank]
-                    ->Serve(group_.session(rank), command,
+                    ->Serve(group_.session(rank),
+                            TestServeCommand(kTestBuffer, attachments_, ticket, last_sequence_ + 1),
                             {[](const v1::ClientReport&) {},
                              [this](const AttachmentEnd& end) { NoteEnd(end); }})
                     .ok());
-    AttachRequest request;
-    request.abi = kDataPathAbi;
-    request.page_version = kCommandPageVersion;
-    request.group_hash = HashGroupName(kTestGroup);
-    request.generation = 7;
-    request.buffer = 3;
-    request.incarnation = group_.environment(rank).incarnation;
-    request.rank = rank;
-    request.ticket.fill(static_cast<uint8_t>(attachments_));
-    return *TestClient::Attach(servers_[rank]->path(), request);
+    return *TestClient::Attach(
+        servers_[rank]->path(),
+        TestAttachRequest(kTestGroup, group_.environment(rank).incarnation, rank, ticket));
   }
   // The client's process is killed, as its worker sees it; another one comes.
   void Replace(int32_t rank) {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/layout/abi.h"
 #include "proto/support/random.h"
 #include "tests/testing/fake_clock.h"
 #include "tests/testing/open_descriptors.h"
 #include "worker/attach/attach_server.h"
 #include "worker/testing/fake_backend.h"
 #include "worker/testing/scratch_directory.h"
+#include "worker/testing/test_attachment.h"
 #include "worker/testing/test_client.h"
 
 namespace perigee {
@@ -85,33 +85,17 @@ class AttachTest : public ::testing::Test {
   }
 
   absl::Status Serve(uint64_t id, const Ticket& ticket, uint64_t first_sequence = 1) {
-    v1::ServeClientCommand command;
-    command.set_buffer(kBuffer);
-    command.set_attachment_id(id);
-    command.set_ticket(std::string(ticket.begin(), ticket.end()));
-    command.mutable_life()->set_seconds(30);
-    command.set_first_sequence(first_sequence);
-    return server_->Serve(*session_, command,
+    return server_->Serve(*session_, TestServeCommand(kBuffer, id, ticket, first_sequence),
                           {[this](const v1::ClientReport& report) { Note(reports_, report); },
                            [this](const AttachmentEnd& end) { Note(ends_, end); }});
   }
   AttachRequest Request(const Ticket& ticket) const {
-    AttachRequest request;
-    request.abi = kDataPathAbi;
-    request.page_version = kCommandPageVersion;
-    request.group_hash = HashGroupName(kGroup);
-    request.generation = 7;
-    request.buffer = 3;
-    request.incarnation = kIncarnation;
-    request.rank = 0;
-    request.ticket = ticket;
-    return request;
+    return TestAttachRequest(kGroup, kIncarnation, 0, ticket);
   }
   absl::StatusOr<TestClient> Attach(const AttachRequest& request) {
     return TestClient::Attach(server_->path(), request);
   }
-  // Refused without a word, and without a descriptor.
-  // With a word in the worker's log.
+  // Refused without a word, and without a descriptor; with a word in the worker's log.
   void ExpectRefused(const AttachRequest& request) {
     ::testing::internal::CaptureStderr();
     const absl::Status status = Attach(request).status();
