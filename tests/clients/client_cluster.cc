@@ -108,6 +108,15 @@ void ExpectRows(const SmallLayer& layer, const RankClient& client) {
   }
 }
 
+// Workers and clients of all ranks are streams of this process: each needs a hardware queue of its
+// own, or what waits for a kernel stands before it in the same queue. CUDA looks when it is first
+// asked for devices, as fixtures do ahead of any cluster.
+[[maybe_unused]] const bool kQueuesAreSet = [] {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", /*overwrite=*/0);
+  return true;
+}();
+
 }  // namespace
 
 std::string NameOf(Way way) {
@@ -125,8 +134,6 @@ std::string NameOf(Way way) {
 ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_last,
                              const std::string& backend)
     : backend_(backend), workers_(kRanks) {
-  // Before CUDA is first used: workers and clients of all ranks are streams of this process.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   CoordinatorOptions options;
   options.data_dir = directory_.path() + "/data";
   // Whoever goes breaks its stream; a busy machine is no reason to be lost.

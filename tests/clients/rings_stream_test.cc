@@ -10,7 +10,7 @@
 #include "kernels/device/caller_stream.h"
 #include "kernels/device/captured_graph.h"
 #include "kernels/device/private_device_memory.h"
-#include "kernels/device/stream.h"
+#include "kernels/device/stream_pool.h"
 #include "tests/clients/rings_client_fixture.h"
 
 namespace perigee {
@@ -20,6 +20,11 @@ using ::testing::HasSubstr;
 
 // What a dispatch that does not wait needs less than, on a GPU.
 constexpr absl::Duration kLongerThanADispatch = absl::Milliseconds(200);
+
+// They stand still: one that shared a worker's hardware queue would hold that up, too.
+std::unique_ptr<PooledStream> TakeStream(int device) {
+  return *PooledStream::Take(device, StreamPriority::kNormal);
+}
 
 // Where there are streams. One thread for all ranks: nothing here waits.
 class RingsStreamTest : public RingsClientTest {
@@ -52,18 +57,18 @@ TEST_P(RingsStreamTest, AHostsMemoryIsReadByNoStream) {
 TEST_P(RingsStreamTest, OnlyADispatchThatTakesTheSlotWaitsForItsReader) {
   if (IsRemote() || !HasStreams()) GTEST_SKIP() << "no stream reads its memory";
   const int device = MemoryOf(0).device;
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<PooledStream>> streams;
   std::vector<std::unique_ptr<PrivateDeviceMemory>> gates;
   std::vector<LocalSlot> slots(kRanks);
   OnEveryRank([&](int32_t rank) { slots[rank] = Dispatch(rank, kPlan, WriteTokensOf(rank)); });
   std::vector<Delivered> wanted, read(kRanks);
   for (int32_t rank = 0; rank < kRanks; ++rank) {
     wanted.push_back(InSlot(rank, slots[rank]));
-    streams.push_back(*Stream::Create(device));
+    streams.push_back(TakeStream(device));
     gates.push_back(*PrivateDeviceMemory::Allocate(device, sizeof(uint64_t)));
     auto* const gate = reinterpret_cast<uint64_t*>(gates[rank]->data());
-    ASSERT_TRUE(WaitForWord(device, streams[rank]->get(), gate, 1).ok());
-    const auto released = clients_[rank]->ReleaseSlotBehind(streams[rank]->get(), slots[rank]);
+    ASSERT_TRUE(WaitForWord(device, (*streams[rank])->get(), gate, 1).ok());
+    const auto released = clients_[rank]->ReleaseSlotBehind((*streams[rank])->get(), slots[rank]);
     ASSERT_TRUE(released.ok()) << released.status();
     ExpectEnds(rank, *released);
   }
@@ -96,12 +101,13 @@ TEST_P(RingsStreamTest, OnlyADispatchThatTakesTheSlotWaitsForItsReader) {
 class SlotReaders {
  public:
   static constexpr int kSteps = 8 * kSlots;
-  // Of a slot's rows, one over the other, so that a dispatch that did not wait would be seen.
-  static constexpr int kReads = 300;
+  // Of a slot's rows, one over the other, so that a dispatch that did not wait would be seen. All
+  // that a stream is given fits into its queue of a thousand, so that no thread waits for room.
+  static constexpr int kReads = 60;
 
   explicit SlotReaders(RankClient& client, size_t used_bytes)
       : client_(client), memory_(client.memory()), bytes_(used_bytes) {
-    for (int32_t i = 0; i <= kSlots; ++i) streams_.push_back(*Stream::Create(device()));
+    for (int32_t i = 0; i <= kSlots; ++i) streams_.push_back(TakeStream(device()));
     for (int i = 0; i < kSteps; ++i) seen_.push_back(Allocate(bytes_));
     for (int32_t i = 0; i < kSlots; ++i) read_.push_back(Allocate(bytes_));
     for (int i = 0; i < 2; ++i) tokens_.push_back(Allocate(token_bytes()));
@@ -111,7 +117,7 @@ class SlotReaders {
   void SetTokens(int which, const std::vector<BFloat16>& tokens) {
     Put(memory_, reinterpret_cast<BFloat16*>(tokens_[which]->data()), tokens);
   }
-  CUstream_st* stream(int32_t slot) const { return streams_[slot]->get(); }
+  CUstream_st* stream(int32_t slot) const { return (*streams_[slot])->get(); }
   // The step's tokens to where a dispatch reads them, behind the last dispatch.
   absl::StatusOr<uint64_t> Dispatch(int step, const absl::optional<uint64_t>& last,
                                     const LocalOperation& dispatch) {
@@ -136,7 +142,7 @@ class SlotReaders {
     return CopyOnStream(device(), stream(slot), seen_[step]->data(), read_[slot]->data(), bytes_);
   }
   void ExpectSeen(const std::vector<std::string>& wanted) {
-    for (const auto& stream : streams_) ASSERT_TRUE(stream->Synchronize().ok());
+    for (const auto& stream : streams_) ASSERT_TRUE((*stream)->Synchronize().ok());
     for (int step = 0; step < kSteps; ++step) {
       std::string seen(bytes_, 0);
       CopyOut(memory_, seen.data(), seen_[step]->data(), bytes_);
@@ -154,7 +160,7 @@ class SlotReaders {
   RankClient& client_;
   const RankMemory memory_;
   const size_t bytes_;  // of the rows that a plan uses
-  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<PooledStream>> streams_;
   std::vector<std::unique_ptr<PrivateDeviceMemory>> seen_, read_, tokens_;
 };
 
@@ -194,34 +200,42 @@ class SlotReadersTest : public RingsStreamTest {
   std::vector<std::vector<std::string>> wanted_;       // [R, 2] by the step's parity
 };
 
+// One thread gives all ranks their step before the next one: streams of a process share queues for
+// copies, and what a queue has first must need nothing that comes behind it.
 TEST_P(SlotReadersTest, StepsRunBehindEachOtherWithoutAWaitOfTheHost) {
   if (IsRemote() || !HasStreams()) GTEST_SKIP() << "no stream reads its memory";
   Prepare();
+  std::vector<LocalSlot> slots(kRanks);
   OnEveryRank([&](int32_t rank) {
-    RankClient& client = *clients_[rank];
-    SlotReaders& readers = *readers_[rank];
-    LocalDispatchWithPlan dispatch{kPlan, CountOf(rank), true, kAnySlot};
-    LocalSlot slot = ExpectOk(rank, dispatch).slot;
-    ExpectOk(rank, LocalReleaseSlot{slot});
-    std::vector<uint64_t> commands;
-    absl::optional<uint64_t> last;
-    for (int step = 0; step < SlotReaders::kSteps; ++step) {
-      slot = {(slot.index + 1) % kSlots, slot.identity + 1};
-      dispatch.slot = slot.index;
-      const auto dispatched = readers.Dispatch(step, last, dispatch);
-      ASSERT_TRUE(dispatched.ok()) << dispatched.status();
-      last = *dispatched;
-      CUstream_st* const stream = readers.stream(slot.index);
-      ASSERT_TRUE(client.MakeWait(stream, *last).ok());
-      ASSERT_TRUE(readers.Read(slot.index).ok());
-      const auto released = client.ReleaseSlotBehind(stream, slot);
-      ASSERT_TRUE(released.ok()) << released.status();
-      ASSERT_TRUE(readers.Keep(step, slot.index).ok());
-      commands.insert(commands.end(), {*last, *released});
-    }
-    for (const uint64_t command : commands) ExpectEnds(rank, command);
-    readers.ExpectSeen(wanted_[rank]);
+    slots[rank] = ExpectOk(rank, LocalDispatchWithPlan{kPlan, CountOf(rank), true, kAnySlot}).slot;
+    ExpectOk(rank, LocalReleaseSlot{slots[rank]});
   });
+  std::vector<std::vector<uint64_t>> commands(kRanks);
+  std::vector<absl::optional<uint64_t>> last(kRanks);
+  for (int step = 0; step < SlotReaders::kSteps; ++step) {
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      LocalSlot& slot = slots[rank];
+      slot = {(slot.index + 1) % kSlots, slot.identity + 1};
+      const auto dispatched = readers_[rank]->Dispatch(
+          step, last[rank], LocalDispatchWithPlan{kPlan, CountOf(rank), true, slot.index});
+      ASSERT_TRUE(dispatched.ok()) << dispatched.status();
+      last[rank] = *dispatched;
+    }
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      SlotReaders& readers = *readers_[rank];
+      CUstream_st* const stream = readers.stream(slots[rank].index);
+      ASSERT_TRUE(clients_[rank]->MakeWait(stream, *last[rank]).ok());
+      ASSERT_TRUE(readers.Read(slots[rank].index).ok());
+      const auto released = clients_[rank]->ReleaseSlotBehind(stream, slots[rank]);
+      ASSERT_TRUE(released.ok()) << released.status();
+      ASSERT_TRUE(readers.Keep(step, slots[rank].index).ok());
+      commands[rank].insert(commands[rank].end(), {*last[rank], *released});
+    }
+  }
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    for (const uint64_t command : commands[rank]) ExpectEnds(rank, command);
+    readers_[rank]->ExpectSeen(wanted_[rank]);
+  }
   readers_.clear();
   ExpectAllGoesOn();
 }

@@ -12,6 +12,9 @@
 // clients, of the same period as the local clients of its other ranks
 // (docs/decisions/0010-attachments.md). What it shares with the worker it maps for itself, so that
 // its addresses outlive the generation: a loss ends its operations and not its process.
+//
+// On a GPU its streams share the process' hardware queues with those of the worker: set
+// CUDA_DEVICE_MAX_CONNECTIONS and CUDA_DEVICE_MAX_COPY_CONNECTIONS to 32 before CUDA is first used.
 #ifndef PERIGEE_WORKER_EMBEDDED_EMBEDDED_WORKER_H_
 #define PERIGEE_WORKER_EMBEDDED_EMBEDDED_WORKER_H_
 
