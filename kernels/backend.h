@@ -233,7 +233,6 @@ struct Polled {
 enum class CopyProbe {
   kOwnShard,  // the second half of the own rows
   kNextRank,  // the second half of those of rank (r + 1) % R
-  kNothing,   // another rank copies alone, and this one's rows stay
 };
 
 // One rank of one buffer in one generation. Operations are called from one thread at a time, in the
@@ -293,11 +292,12 @@ class DataPath {
                                        const ExpertGradients& gradients) = 0;
   // Collective. Waits for every rank.
   virtual absl::Status Barrier(Sequence sequence) = 0;
-  // Local. Copies the first half of this rank's rows in the shard, NvS / 2 of them: what a plain
-  // copy takes, to hold the other operations against. The rows in the shards are undefined after
-  // it. Callers put barriers around it where a neighbour's rows are overwritten; with
-  // Transport::kNccl it then waits for that neighbour's part.
-  virtual absl::Status ProbeCopy(CopyProbe probe) = 0;
+  // Local. Copies the first `rows` of this rank's rows in the shard, NvS / 2 at most, to where the
+  // second half begins: what a plain copy takes, to hold the other operations against. The rows in
+  // the shards are undefined after it; of 0 rows they stay. Callers put barriers around it where a
+  // neighbour's rows are overwritten; with Transport::kNccl it then waits for that neighbour's
+  // part, which has as many rows as this one.
+  virtual absl::Status ProbeCopy(CopyProbe probe, int64_t rows) = 0;
   // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
   // input is missing, an object is dead), whatever the operation is: all ranks leave at this
   // sequence, the others with kDeclined naming this rank, instead of waiting for it until their

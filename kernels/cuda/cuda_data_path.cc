@@ -98,8 +98,8 @@ class CudaDataPath final : public DataPath,
   absl::Status Barrier(Sequence sequence) override {
     return Timed([&] { return QueueBarrier(rank_, sequence); });
   }
-  absl::Status ProbeCopy(CopyProbe probe) override {
-    return Timed([&] { return QueueProbeCopy(rank_, probe); });
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override {
+    return Timed([&] { return QueueProbeCopy(rank_, probe, rows); });
   }
   absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override {
     return TimedValue<TargetPtr>([&] { return QueuePrepareDispatch(rank_, sequence, input); });

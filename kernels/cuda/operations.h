@@ -53,7 +53,7 @@ absl::Status QueueCombine(CudaRank& rank, Sequence sequence, const PlanPtr& plan
                           const CombineInput& input, const CombineOutput& output);
 absl::Status QueueReduceGradients(CudaRank& rank, Sequence sequence, const PlanPtr& plan,
                                   const ExpertGradients& gradients);
-absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe);
+absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe, int64_t rows);
 absl::Status QueueBarrier(CudaRank& rank, Sequence sequence);
 absl::Status QueueDecline(CudaRank& rank, Sequence sequence);
 

@@ -3,11 +3,11 @@
 
 namespace perigee {
 
-absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
+absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe, int64_t rows) {
   absl::Status status = rank.progress->BeginLocal(Operation::kProbeCopy);
   if (!status.ok()) return status;
-  if (status = CheckShardFree(rank); !status.ok()) return status;
-  if (probe == CopyProbe::kNothing) {
+  if (status = CheckProbedRows(rank, rows); !status.ok()) return status;
+  if (rows == 0) {
     rank.queued.push_back({.mark = MarkOf(rank, Operation::kProbeCopy)});
     return absl::OkStatus();
   }
@@ -20,7 +20,7 @@ absl::Status QueueProbeCopy(CudaRank& rank, CopyProbe probe) {
                          .live_before = rank.live,
                          .source_before = rank.source.sequence()});
   const int error = LaunchProbeCopy(local ? rank.local_target() : rank.target(), rank.view,
-                                    to.rows + half * rank.hidden, rank.own().rows, half);
+                                    to.rows + half * rank.hidden, rank.own().rows, rows);
   if (status = LaunchStatus(rank, error, "copy probe"); !status.ok()) return status;
   rank.live = LiveRows();
   return absl::OkStatus();

@@ -118,14 +118,14 @@ class HostDataPath final : public DataPath,
     // that any rank did before it, before all that any rank does after it.
     return rank_.collective->Enter(rank_.Descriptor(Operation::kBarrier), 0);
   }
-  absl::Status ProbeCopy(CopyProbe probe) override {
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override {
     absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
-    if (!status.ok() || probe == CopyProbe::kNothing) return status;
-    if (status = CheckShardFree(rank_); !status.ok()) return status;
+    if (status.ok()) status = CheckProbedRows(rank_, rows);
+    if (!status.ok() || rows == 0) return status;
     const int64_t half = rank_.logical_rows() / 2;
     const int32_t next = (rank_.rank.value + 1) % rank_.geometry.ranks;
     const ShardView& to = probe == CopyProbe::kOwnShard ? rank_.own() : rank_.shards[next];
-    std::memcpy(to.rows + half * rank_.hidden, rank_.own().rows, rank_.row_bytes(half));
+    std::memcpy(to.rows + half * rank_.hidden, rank_.own().rows, rank_.row_bytes(rows));
     rank_.live = LiveRows();
     return absl::OkStatus();
   }

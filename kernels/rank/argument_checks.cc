@@ -256,6 +256,13 @@ absl::Status CheckShardFree(const RankShape& shape) {
                    " is prepared: until it is published nothing else may write the shard"));
 }
 
+absl::Status CheckProbedRows(const RankShape& shape, int64_t rows) {
+  const int64_t half = shape.logical_rows() / 2;
+  if (rows >= 0 && rows <= half) return CheckShardFree(shape);
+  return absl::InvalidArgumentError(
+      absl::StrCat("the copy has ", rows, " rows, expected 0 to NvS / 2, which is ", half));
+}
+
 absl::Status CheckDispatchOutput(const RankShape& shape, const DispatchOutput& output) {
   return FirstError({
       CheckOutsideShard(shape, "output rows", output.rows,
@@ -386,12 +393,6 @@ absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const C
       CheckOutsideShard(shape, "output route weights", output.route_weights,
                         output.route_weights ? shape.geometry.routes() * sizeof(float) : 0),
   });
-}
-
-LiveRows LiveAfterDispatch(Sequence plan, const DispatchInput& input, const LiveRows& before) {
-  const bool sent = input.route_weights != nullptr || input.token_count == 0;
-  const bool kept = before.weights == plan;
-  return LiveRows{plan, sent || kept ? plan : Sequence(0)};
 }
 
 }  // namespace perigee

@@ -37,6 +37,8 @@ absl::Status CheckPlanOwner(const RankShape& shape, const ObjectTag& tag, RankId
 
 // A prepared publication (kernels/direct_publication.h) has the shard for itself.
 absl::Status CheckShardFree(const RankShape& shape);
+// Of ProbeCopy.
+absl::Status CheckProbedRows(const RankShape& shape, int64_t rows);
 // `what`, `bytes` long, does not meet the shard that the operation uses.
 absl::Status CheckOutsideShard(const RankShape& shape, const char* what, const void* data,
                                size_t bytes);
@@ -57,7 +59,12 @@ absl::Status CheckCombine(const RankShape& shape, const PlanFacts& plan, const C
 
 // What the shard holds after a dispatch by the plan: its rows, and its weights if they were sent
 // now or lay there before.
-LiveRows LiveAfterDispatch(Sequence plan, const DispatchInput& input, const LiveRows& before);
+inline LiveRows LiveAfterDispatch(Sequence plan, const DispatchInput& input,
+                                  const LiveRows& before) {
+  const bool sent = input.route_weights != nullptr || input.token_count == 0;
+  const bool kept = before.weights == plan;
+  return LiveRows{plan, sent || kept ? plan : Sequence(0)};
+}
 
 }  // namespace perigee
 

@@ -51,7 +51,7 @@ class QueueingPath final : public DataPath {
     return Queued();
   }
   absl::Status Barrier(Sequence) override { return Queued(); }
-  absl::Status ProbeCopy(CopyProbe) override { return Queued(); }
+  absl::Status ProbeCopy(CopyProbe, int64_t) override { return Queued(); }
   absl::Status Decline(Sequence) override { return Queued(); }
   bool queues() const override { return true; }
   absl::Status Synchronize() override { return absl::OkStatus(); }

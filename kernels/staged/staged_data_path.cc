@@ -81,22 +81,23 @@ class StagedDataPath final : public DataPath, public CountsTraffic {
     if (!status.ok()) return status;
     return Recorded(rank_.collective->Enter(rank_.shape().Descriptor(Operation::kBarrier), 0));
   }
-  absl::Status ProbeCopy(CopyProbe probe) override {
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override {
     absl::Status status = rank_.collective->BeginLocal(Operation::kProbeCopy);
-    if (!status.ok() || probe == CopyProbe::kNothing) return status;
     RankShape& shape = rank_.shape();
+    if (status.ok()) status = CheckProbedRows(shape, rows);
+    if (!status.ok() || rows == 0) return status;
     const int64_t half = shape.logical_rows() / 2;
     BFloat16* const from = shape.own().rows;
     BFloat16* const to = from + half * shape.hidden;
     shape.live = LiveRows();
     if (probe == CopyProbe::kOwnShard) {
-      status = rank_.device->CopyRows({to}, {from}, half);
+      status = rank_.device->CopyRows({to}, {from}, rows);
       return status.ok() ? rank_.device->Wait() : status;
     }
     // What a rank gets is what the one before it sends, so all have to probe.
     const int32_t next = (shape.rank.value + 1) % rank_.ranks();
     const int32_t before = (shape.rank.value + rank_.ranks() - 1) % rank_.ranks();
-    const size_t bytes = shape.row_bytes(half);
+    const size_t bytes = shape.row_bytes(rows);
     return rank_.collective->Transfer({{next, reinterpret_cast<const std::byte*>(from), bytes}},
                                       {{before, reinterpret_cast<std::byte*>(to), bytes}});
   }

@@ -80,6 +80,17 @@ class OperationCheck {
     if (!shape_.source_storage()) Refuse("the buffer has no source storage");
     return *this;
   }
+  // How many rows there are to copy the workers know.
+  OperationCheck& CopiesRows(const v1::ProbeCopyOperation& probe, int32_t ranks) {
+    if (probe.to_next_rank() && (probe.alone() || probe.rows_size() > 0)) {
+      Refuse(absl::StrCat(probe.alone() ? "alone" : "rows",
+                          " and to_next_rank are set, expected one of them at most"));
+    } else if (probe.rows_size() != 0 && probe.rows_size() != ranks) {
+      Refuse(absl::StrCat("rows has ", probe.rows_size(),
+                          " of them, expected none or one of each of ", ranks, " ranks"));
+    }
+    return *this;
+  }
   OperationCheck& HasGradients(int32_t layer) {
     if (!shape_.gradients()) {
       Refuse("the buffer keeps no gradients");
@@ -250,12 +261,9 @@ absl::Status CheckOperation(int index, const v1::ProgramOperation& operation,
     case v1::ProgramOperation::kProduce:
       return CheckProduce(index, operation.produce(), shape);
     case v1::ProgramOperation::kProbeCopy:
-      if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) {
-        return absl::OkStatus();
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat("operation ", index,
-                       " (probe_copy) has alone and to_next_rank, expected one of them at most"));
+      return OperationCheck(index, "probe_copy", shape)
+          .CopiesRows(operation.probe_copy(), place.ranks)
+          .status();
     case v1::ProgramOperation::kBarrier:
       return absl::OkStatus();
     case v1::ProgramOperation::OPERATION_NOT_SET:

@@ -97,7 +97,7 @@ class AliasContractTest : public ContractTest {
   absl::Status DispatchAnew() { return path_->Dispatch(Next(), Tokens(true), {}).status(); }
   absl::Status CombineInPlace() { return Combine(path_->rows(), nullptr); }
   absl::Status CombineOthers() { return Combine(other_rows_.data(), nullptr); }
-  absl::Status Probe() { return path_->ProbeCopy(CopyProbe::kOwnShard); }
+  absl::Status Probe() { return path_->ProbeCopy(CopyProbe::kOwnShard, 1); }
 
   std::mt19937_64 random_;
   ExpertStore store_;

@@ -119,7 +119,7 @@ TEST_P(PublicationLifetimesTest, APreparedPublicationHasTheShardForItself) {
          return path.RunExperts(made[0].plan, store_->WeightsOf(0, 0, 1),
                                 {rows.data(), nullptr, path.rows()});
        }},
-      {"copy probe", [&] { return path.ProbeCopy(CopyProbe::kOwnShard); }},
+      {"copy probe", [&] { return path.ProbeCopy(CopyProbe::kOwnShard, 1); }},
       {"prepare dispatch",
        [&] {
          return publication(0).PrepareDispatch(next, {routes.data(), 1}).status();

@@ -330,10 +330,14 @@ TEST_P(QueuedContractTest, NothingIsTimedBehindAFailure) {
   }
 }
 
-TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
+TEST_P(QueuedContractTest, AProbeCopiesRowsToTheSecondHalf) {
   RankGroup group(queueing_backends(), Options());
-  const size_t half = size_t(geometry_.logical_rows() / 2) * kShape.hidden;
-  for (const CopyProbe probe : {CopyProbe::kOwnShard, CopyProbe::kNextRank, CopyProbe::kNothing}) {
+  const int64_t half = geometry_.logical_rows() / 2;
+  const std::pair<CopyProbe, int64_t> probes[] = {{CopyProbe::kOwnShard, half},
+                                                  {CopyProbe::kNextRank, half},
+                                                  {CopyProbe::kOwnShard, half / 3 + 1},
+                                                  {CopyProbe::kOwnShard, 0}};
+  for (const auto& [probe, count] : probes) {
     std::vector<std::vector<BFloat16>> rows;
     for (int32_t rank = 0; rank < group.ranks(); ++rank) {
       rows.push_back(NormalNumbers(random_, group.ReadRows(rank).size(), 1.0));
@@ -345,7 +349,7 @@ TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
     }
     const Sequence sequence = group.NextSequence();
     ExpectOk(group.OnAll([&](int32_t rank) {
-      absl::Status status = group.path(rank).ProbeCopy(probe);
+      absl::Status status = group.path(rank).ProbeCopy(probe, count);
       if (status.ok()) status = group.path(rank).Barrier(sequence);
       return status.ok() ? group.path(rank).Synchronize() : status;
     }));
@@ -356,13 +360,17 @@ TEST_P(QueuedContractTest, AProbeCopiesHalfTheRows) {
       const int32_t to = probe == CopyProbe::kNextRank ? (rank + 1) % group.ranks() : rank;
       const std::vector<BFloat16> found = group.ReadRows(to);
       std::vector<BFloat16> expected = rows[to];
-      if (probe != CopyProbe::kNothing) {
-        std::copy_n(rows[rank].begin(), half, expected.begin() + half);
-      }
+      std::copy_n(rows[rank].begin(), count * kShape.hidden,
+                  expected.begin() + half * kShape.hidden);
       EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end(),
                              [](BFloat16 a, BFloat16 b) { return a.bits == b.bits; }))
           << "rank " << rank;
     }
+  }
+  for (const int64_t count : {int64_t{-1}, half + 1}) {
+    const absl::Status status = group.path(0).ProbeCopy(CopyProbe::kOwnShard, count);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("has ", count, " rows")));
   }
 }
 

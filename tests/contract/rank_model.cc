@@ -202,7 +202,7 @@ void RankModel::Others() {
   } else if (kind == 3) {
     publication().DropTarget();
     if (target_ != kNone) Overwritten();
-  } else if (Agree("probe_copy", path().ProbeCopy(CopyProbe::kOwnShard),
+  } else if (Agree("probe_copy", path().ProbeCopy(CopyProbe::kOwnShard, 1),
                    prepared_ ? Code::kInvalidArgument : Code::kOk)) {
     Overwritten();
   }

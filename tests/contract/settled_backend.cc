@@ -109,7 +109,9 @@ class SettledDataPath final : public DataPath,
     return Settle(path_->ReduceGradients(sequence, plan, gradients));
   }
   absl::Status Barrier(Sequence sequence) override { return Settle(path_->Barrier(sequence)); }
-  absl::Status ProbeCopy(CopyProbe probe) override { return Settle(path_->ProbeCopy(probe)); }
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override {
+    return Settle(path_->ProbeCopy(probe, rows));
+  }
   absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override {
     return SettleValue(path_->publication()->PrepareDispatch(sequence, input));
   }

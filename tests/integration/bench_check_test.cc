@@ -63,7 +63,9 @@ class IdleProducerPath final : public DataPath, public RowProducer {
     return path_->ReduceGradients(sequence, plan, gradients);
   }
   absl::Status Barrier(Sequence sequence) override { return path_->Barrier(sequence); }
-  absl::Status ProbeCopy(CopyProbe probe) override { return path_->ProbeCopy(probe); }
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override {
+    return path_->ProbeCopy(probe, rows);
+  }
   absl::Status Decline(Sequence sequence) override { return path_->Decline(sequence); }
   absl::Status Synchronize() override { return path_->Synchronize(); }
   void Abort(int32_t lost_rank, const std::string& reason) override {

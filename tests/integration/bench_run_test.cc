@@ -76,9 +76,9 @@ TEST_F(BenchRunTest, MeasuresEverythingShapeByShape) {
 
 // By routes that need a replica, as not all random ones do.
 TEST_F(BenchRunTest, MovesRowsWeightsAndGradients) {
-  for (const auto& [what, last] : {std::pair{"staged", "combine_staged"},
-                                   std::pair{"prefetch", "prefetch_weights_back_to_back"},
-                                   std::pair{"reduce", "reduce_gradients"}}) {
+  for (const auto& [what, last] :
+       {std::pair{"staged", "combine_staged"}, std::pair{"prefetch", "copy_back_to_back"},
+        std::pair{"reduce", "reduce_gradients"}}) {
     const Result result = RunPerigee({"bench", what, "--shape", "S32,H64,K4,E16,I32", "--seed", "5",
                                       "--iterations", "2", "--warmup", "1", "--json"});
     ASSERT_EQ(result.status, 0) << result.err;

@@ -284,12 +284,13 @@ Failure OperationLauncher::ReduceGradients(const v1::ReduceGradientsOperation& o
 }
 
 Failure OperationLauncher::ProbeCopy(const v1::ProbeCopyOperation& operation) {
-  if (operation.alone() && site_.memory.rank() != RankId(0)) {
-    return operations_.ProbeCopy(CopyProbe::kNothing);
-  }
-  Failure failure =
-      operations_.ProbeCopy(operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard);
-  if (failure.status.ok() || failure.record) unsettled_.rows = true;
+  const RankId rank = site_.memory.rank();
+  int64_t rows = site_.shape.geometry.logical_rows() / 2;
+  if (operation.rows_size() > 0) rows = operation.rows(rank.value);
+  if (operation.alone() && rank != RankId(0)) rows = 0;
+  Failure failure = operations_.ProbeCopy(
+      operation.to_next_rank() ? CopyProbe::kNextRank : CopyProbe::kOwnShard, rows);
+  if (rows > 0 && (failure.status.ok() || failure.record)) unsettled_.rows = true;
   return failure;
 }
 

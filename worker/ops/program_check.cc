@@ -34,6 +34,27 @@ absl::Status Check(const v1::ReduceGradientsOperation& reduce, const BufferShape
       absl::StrCat("layer is ", reduce.layer(), ", the buffer has ", shape.layers));
 }
 
+absl::Status Check(const v1::ProbeCopyOperation& probe, const BufferShape& shape) {
+  // The next rank would lose rows that it believes to have.
+  if (probe.to_next_rank() && (probe.alone() || probe.rows_size() > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        probe.alone() ? "alone" : "rows", " and to_next_rank are set, expected one at most"));
+  }
+  const int32_t ranks = shape.geometry.ranks;
+  if (probe.rows_size() != 0 && probe.rows_size() != ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("rows has ", probe.rows_size(),
+                                                   " of them, expected none or one of each of ",
+                                                   ranks, " ranks"));
+  }
+  const int64_t half = shape.geometry.logical_rows() / 2;
+  for (const int64_t rows : probe.rows()) {
+    if (rows >= 0 && rows <= half) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows has ", rows, ", expected 0 to NvS / 2, which is ", half));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const v1::DispatchOperation& dispatch) {
   absl::Status status = CheckObjectName("hidden", dispatch.hidden());
   if (status.ok()) status = CheckOptionalName("route_weights", dispatch.route_weights());
@@ -156,9 +177,7 @@ absl::Status CheckOperation(const v1::ProgramOperation& operation, const BufferS
     case Kind::kProduce:
       return Check(operation.produce());
     case Kind::kProbeCopy:
-      // The next rank would lose rows that it believes to have.
-      if (!operation.probe_copy().to_next_rank() || !operation.probe_copy().alone()) break;
-      return absl::InvalidArgumentError("alone and to_next_rank are set, expected one at most");
+      return Check(operation.probe_copy(), shape);
     case Kind::kBarrier:
       break;
     case Kind::OPERATION_NOT_SET:

@@ -108,12 +108,12 @@ Failure RankOperations::EnterProbe(Sequence sequence) {
   return status.ok() ? Barrier(sequence) : Refused(std::move(status));
 }
 
-Failure RankOperations::ProbeCopy(CopyProbe probe) {
+Failure RankOperations::ProbeCopy(CopyProbe probe, int64_t rows) {
   absl::Status status = CheckShardFree();
   if (!status.ok()) return Refused(std::move(status));
-  Failure failure = Left(site_.data_path.ProbeCopy(probe));
+  Failure failure = Left(site_.data_path.ProbeCopy(probe, rows));
   if (!failure.status.ok() && !failure.record) return failure;
-  if (probe == CopyProbe::kNothing) return failure;
+  if (rows == 0) return failure;
   // Where the next rank's rows are meant, this rank's own are the previous one's to overwrite.
   site_.objects.RowsOverwritten(site_.objects.last_sequence());
   return failure;

@@ -122,7 +122,7 @@ class RankOperations {
   Failure Barrier(Sequence sequence) { return Left(site_.data_path.Barrier(sequence)); }
   // All ranks come to a copy that takes part of each: this one's ProbeCopy may follow.
   Failure EnterProbe(Sequence sequence);
-  Failure ProbeCopy(CopyProbe probe);
+  Failure ProbeCopy(CopyProbe probe, int64_t rows);
 
   // Takes this rank's part in an operation that it does not launch. OK when all have been told. The
   // others leave it with what it writes undefined, so this rank's is too, but for a publication

@@ -300,8 +300,8 @@ void FakeDataPath::DropTarget() {
 }
 
 absl::Status FakeDataPath::Barrier(Sequence sequence) { return Run("barrier", sequence); }
-absl::Status FakeDataPath::ProbeCopy(CopyProbe probe) {
-  if (probe == CopyProbe::kNothing) return Run("probe_copy of nothing", Sequence());
+absl::Status FakeDataPath::ProbeCopy(CopyProbe probe, int64_t rows) {
+  if (rows == 0) return Run("probe_copy of nothing", Sequence());
   return Run(probe == CopyProbe::kNextRank ? "probe_copy to next" : "probe_copy", Sequence());
 }
 absl::Status FakeDataPath::Decline(Sequence sequence) { return Run("decline", sequence); }

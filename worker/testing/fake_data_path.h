@@ -78,7 +78,7 @@ class FakeDataPath final : public DataPath,
   absl::Status ReduceGradients(Sequence sequence, const PlanPtr& plan,
                                const ExpertGradients& gradients) override;
   absl::Status Barrier(Sequence sequence) override;
-  absl::Status ProbeCopy(CopyProbe probe) override;
+  absl::Status ProbeCopy(CopyProbe probe, int64_t rows) override;
   absl::StatusOr<TargetPtr> PrepareDispatch(Sequence sequence, const TargetInput& input) override;
   absl::Status PreparePublication(const TargetPtr& target, const float* route_weights) override;
   absl::Status PreparePublicationBeside(const TargetPtr& target,

@@ -81,6 +81,16 @@ MovedBytes Moved(absl::Span<const Movement> movements) {
   return moved;
 }
 
+MovedBytes MeanOf(absl::Span<const MovedBytes> operations) {
+  const auto mean = [&](int64_t MovedBytes::*bytes) {
+    int64_t sum = 0;
+    for (const MovedBytes& moved : operations) sum += moved.*bytes;
+    return sum / static_cast<int64_t>(operations.size());
+  };
+  return {mean(&MovedBytes::total_bytes), mean(&MovedBytes::max_local_bytes),
+          mean(&MovedBytes::max_link_bytes), mean(&MovedBytes::max_rank_bytes)};
+}
+
 MovedBytes DispatchBytes(const GroupPlan& plan, int64_t row_bytes) {
   return Moved({DispatchMovement(plan, row_bytes)});
 }

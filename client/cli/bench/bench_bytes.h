@@ -26,6 +26,8 @@ struct Movement {
 };
 // Of all movements of an operation, one or more.
 MovedBytes Moved(absl::Span<const Movement> movements);
+// Of operations that differ, one or more.
+MovedBytes MeanOf(absl::Span<const MovedBytes> operations);
 
 // row_bytes: H * 2. Route weights travel with dispatch and are not gathered by combine, which
 // includes the local sum.

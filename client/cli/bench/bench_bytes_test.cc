@@ -88,6 +88,16 @@ TEST(PrefetchBytes, AreAMultipleOfAnExpert) {
   EXPECT_EQ(PrefetchBytes(SmallPlan(), 1000).total_bytes % 1000, 0);
 }
 
+TEST(MeanOf, IsThatOfEveryCount) {
+  const MovedBytes mean =
+      MeanOf({{.total_bytes = 8, .max_local_bytes = 1, .max_link_bytes = 30, .max_rank_bytes = 0},
+              {.total_bytes = 4, .max_local_bytes = 3, .max_link_bytes = 10, .max_rank_bytes = 8}});
+  EXPECT_EQ(mean.total_bytes, 6);
+  EXPECT_EQ(mean.max_local_bytes, 2);
+  EXPECT_EQ(mean.max_link_bytes, 20);
+  EXPECT_EQ(mean.max_rank_bytes, 4);
+}
+
 TEST(Rates, OfASharedMemoryAreThoseOfAllRanks) {
   const CopyTimes copy{.rank_bytes = 1'000'000, .own_us = 10, .link_us = 20};
   EXPECT_DOUBLE_EQ(CopyGbPerSecond(copy, RankMemory::kOneForEach, 8), 200);

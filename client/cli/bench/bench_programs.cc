@@ -196,6 +196,17 @@ BackToBackProgram BackToBackPrefetch(int32_t inputs) {
   return {"prefetch_weights_back_to_back", builder.Take().program, count};
 }
 
+BackToBackProgram BackToBackCopies(const std::vector<std::vector<int64_t>>& rows) {
+  Builder builder;
+  const int32_t count = kRounds * static_cast<int32_t>(rows.size());
+  for (int32_t i = 0; i < count; ++i) {
+    builder.AddBarrier();
+    v1::ProbeCopyOperation* copy = builder.Add()->mutable_probe_copy();
+    for (const int64_t of_rank : rows[i % rows.size()]) copy->add_rows(of_rank);
+  }
+  return {"copy_back_to_back", builder.Take().program, count};
+}
+
 BackToBackProgram BackToBackStep(int32_t inputs) {
   Builder builder;
   const int32_t count = kStepRounds * inputs;

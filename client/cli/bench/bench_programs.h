@@ -46,6 +46,9 @@ BenchProgram CopyAloneProgram();
 BackToBackProgram BackToBackDispatch(int32_t inputs);
 BackToBackProgram BackToBackSavedPlan(int32_t inputs);
 BackToBackProgram BackToBackPrefetch(int32_t inputs);
+// "copy_back_to_back": copies within the shards instead, each behind a barrier. rows: [inputs] of
+// [R], as many of each rank.
+BackToBackProgram BackToBackCopies(const std::vector<std::vector<int64_t>>& rows);
 // A dispatch by saved plan and a combine are one step: a combine consumes its rows. An iteration
 // has as many operations as those of the others.
 BackToBackProgram BackToBackStep(int32_t inputs);

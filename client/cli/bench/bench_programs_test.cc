@@ -140,6 +140,21 @@ TEST(BackToBackPrograms, AreRoundsOfNothingButTheirOperation) {
   EXPECT_EQ(saved.program.operations(7).dispatch().saved_plan(), "plan1");
 }
 
+TEST(BackToBackPrograms, CopiesAreOfAsManyRowsAsTheirInputHas) {
+  const BackToBackProgram copies = BackToBackCopies({{3, 0}, {1, 2}});
+  EXPECT_EQ(copies.count, 8);
+  ASSERT_EQ(copies.program.operations_size(), 16);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_TRUE(copies.program.operations(2 * i).has_barrier());
+    const auto& rows = copies.program.operations(2 * i + 1).probe_copy().rows();
+    if (i % 2 == 0) {
+      EXPECT_THAT(rows, ElementsAre(3, 0));
+    } else {
+      EXPECT_THAT(rows, ElementsAre(1, 2));
+    }
+  }
+}
+
 TEST(BackToBackPrograms, AStepDispatchesBeforeEveryCombineAndHasAnOutputForEach) {
   const BackToBackProgram step = BackToBackStep(2);
   EXPECT_EQ(step.count, 4);

@@ -15,20 +15,10 @@ namespace {
 
 constexpr int64_t kCheckedTokens = 16;  // of each input, on rank 0
 constexpr float kWeightScale = 0.02F;
-constexpr int32_t kMatricesOfExpert = 3;
 // Tensors of a run, for DeriveSeed.
 constexpr uint64_t kHiddenTensor = 0;
 constexpr uint64_t kRouteWeightsTensor = 2000;
 constexpr uint64_t kWeightsTensor = 3000;
-
-int64_t RowBytes(const BenchShape& shape) {
-  return shape.hidden * static_cast<int64_t>(sizeof(BFloat16));
-}
-
-// Of an expert's weights.
-int64_t ExpertBytes(const BenchShape& shape) {
-  return kMatricesOfExpert * RowBytes(shape) * shape.intermediate;
-}
 
 // Sample by sample.
 std::vector<int64_t> Difference(const std::vector<int64_t>& whole_ns,
@@ -236,7 +226,7 @@ void BenchSession::Add(Bench& bench, const std::string& name, const std::vector<
 
 absl::Status BenchSession::MeasureCopy(Bench& bench) {
   CopyTimes& copy = bench.result.copy;
-  copy.rank_bytes = bench.plan.geometry().logical_rows() / 2 * RowBytes(bench.shape);
+  copy.rank_bytes = bench.plan.geometry().logical_rows() / 2 * bench.shape.row_bytes();
   auto times_ns = Execute(bench, CopyProgram(/*to_next_rank=*/false));
   if (!times_ns.ok()) return times_ns.status();
   copy.own_us = SpreadOf((*times_ns)[0]).median_us;
@@ -265,7 +255,7 @@ absl::Status BenchSession::MeasureDispatch(Bench& bench) {
   if (options_.wants("plan")) {
     Add(bench, "plan", Difference(planned_ns, saved_ns), absl::nullopt);
   }
-  const MovedBytes bytes = DispatchBytes(bench.plan, RowBytes(bench.shape));
+  const MovedBytes bytes = DispatchBytes(bench.plan, bench.shape.row_bytes());
   Add(bench, "dispatch", planned_ns, bytes);
   Add(bench, "dispatch_saved_plan", saved_ns, bytes);
   return MeasureDispatchBackToBack(bench);
@@ -275,7 +265,7 @@ absl::Status BenchSession::MeasureDispatchBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackDispatch(options_.inputs);
   const auto planned_ns = Execute(bench, program);
   if (!planned_ns.ok()) return planned_ns.status();
-  Add(bench, program.name, *planned_ns, DispatchBytes(bench.plan, RowBytes(bench.shape)));
+  Add(bench, program.name, *planned_ns, DispatchBytes(bench.plan, bench.shape.row_bytes()));
   absl::Status status = MeasureSavedPlanBackToBack(bench);
   if (!status.ok() || !options_.wants("plan")) return status;
   Add(bench, "plan_back_to_back", Difference(*planned_ns, bench.saved_plan_back_to_back_ns),
@@ -287,7 +277,7 @@ absl::Status BenchSession::MeasureSavedPlanBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackSavedPlan(options_.inputs);
   auto times_ns = Execute(bench, program);
   if (!times_ns.ok()) return times_ns.status();
-  Add(bench, program.name, *times_ns, DispatchBytes(bench.plan, RowBytes(bench.shape)));
+  Add(bench, program.name, *times_ns, DispatchBytes(bench.plan, bench.shape.row_bytes()));
   bench.saved_plan_back_to_back_ns = *std::move(times_ns);
   return absl::OkStatus();
 }
@@ -299,7 +289,7 @@ absl::Status BenchSession::MeasureCombine(Bench& bench, RankTensors& tensors) {
   if (!times_ns.ok()) return times_ns.status();
   absl::Status status = CheckOutputs(bench, tensors);
   if (!status.ok() || !wanted) return status;
-  Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan, RowBytes(bench.shape)));
+  Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan, bench.shape.row_bytes()));
   status = MeasureStepBackToBack(bench);
   return status.ok() ? CheckOutputs(bench, tensors) : status;
 }
@@ -311,16 +301,16 @@ absl::Status BenchSession::MeasureStepBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackStep(options_.inputs);
   const auto step_ns = Execute(bench, program);
   if (!step_ns.ok()) return step_ns.status();
-  Add(bench, program.name, *step_ns, StepBytes(bench.plan, RowBytes(bench.shape)));
+  Add(bench, program.name, *step_ns, StepBytes(bench.plan, bench.shape.row_bytes()));
   Add(bench, "combine_back_to_back", Difference(*step_ns, bench.saved_plan_back_to_back_ns),
-      CombineBytes(bench.plan, RowBytes(bench.shape)));
+      CombineBytes(bench.plan, bench.shape.row_bytes()));
   return absl::OkStatus();
 }
 
 absl::Status BenchSession::MeasureStaged(Bench& bench, RankTensors& tensors) {
   const auto times_ns = Execute(bench, StagedProgram());
   if (!times_ns.ok()) return times_ns.status();
-  const int64_t row_bytes = RowBytes(bench.shape);
+  const int64_t row_bytes = bench.shape.row_bytes();
   Add(bench, "dispatch_staged", (*times_ns)[0], StagedDispatchBytes(bench.plan, row_bytes));
   Add(bench, "combine_staged", (*times_ns)[1], StagedCombineBytes(bench.plan, row_bytes));
   return CheckOutputs(bench, tensors);
@@ -330,40 +320,13 @@ absl::Status BenchSession::MeasureLayer(Bench& bench) {
   const BenchProgram program = BenchLayerProgram(options_.inputs);
   const auto times_ns = Execute(bench, program);
   if (!times_ns.ok()) return times_ns.status();
-  const int64_t expert_bytes = ExpertBytes(bench.shape);
+  const int64_t expert_bytes = bench.shape.expert_bytes();
   for (size_t i = 0; i < program.timed.size(); ++i) {
     const std::string& name = program.timed[i].name;
     absl::optional<MovedBytes> bytes;
     if (name == "prefetch_weights") bytes = PrefetchBytes(bench.plan, expert_bytes);
     Add(bench, name, (*times_ns)[i], bytes);
   }
-  return absl::OkStatus();
-}
-
-absl::Status BenchSession::MeasurePrefetch(Bench& bench) {
-  const auto times_ns = Execute(bench, PrefetchProgram(options_.inputs));
-  if (!times_ns.ok()) return times_ns.status();
-  const int64_t expert_bytes = ExpertBytes(bench.shape);
-  Add(bench, "prefetch_weights", (*times_ns)[0], PrefetchBytes(bench.plan, expert_bytes));
-  Add(bench, "dispatch_and_prefetch", (*times_ns)[1],
-      DispatchAndPrefetchBytes(bench.plan, RowBytes(bench.shape), expert_bytes));
-  const auto beside_ns = Execute(bench, BesideProgram(options_.inputs));
-  if (!beside_ns.ok()) return beside_ns.status();
-  Add(bench, "dispatch_beside_prefetch", (*beside_ns)[0],
-      DispatchAndPrefetchBytes(bench.plan, RowBytes(bench.shape), expert_bytes));
-  const BackToBackProgram program = BackToBackPrefetch(options_.inputs);
-  const auto in_turn_ns = Execute(bench, program);
-  if (!in_turn_ns.ok()) return in_turn_ns.status();
-  Add(bench, program.name, *in_turn_ns, PrefetchBytes(bench.plan, expert_bytes));
-  return absl::OkStatus();
-}
-
-absl::Status BenchSession::MeasureReduce(Bench& bench) {
-  const auto times_ns = Execute(bench, ReduceProgram(options_.inputs));
-  if (!times_ns.ok()) return times_ns.status();
-  const int64_t gradient_bytes =
-      ExpertBytes(bench.shape) / static_cast<int64_t>(sizeof(BFloat16)) * sizeof(float);
-  Add(bench, "reduce_gradients", (*times_ns)[0], ReduceBytes(bench.plan, gradient_bytes));
   return absl::OkStatus();
 }
 

@@ -43,7 +43,7 @@ class BenchSession {
     BenchShape shape;
     std::string buffer;
     std::vector<std::vector<int32_t>> routes;  // [inputs] of [R, S, K]
-    GroupPlan plan;                            // of input 0: whose bytes are counted
+    GroupPlan plan;                            // of input 0: whose rows are counted
     int32_t dispatch_output_slots = 0;
     int32_t expert_output_slots = 0;
     // Of BackToBackSavedPlan, once measured.
@@ -68,6 +68,7 @@ class BenchSession {
   absl::Status MeasureStepBackToBack(Bench& bench);
   absl::Status MeasureStaged(Bench& bench, RankTensors& tensors);
   absl::Status MeasureLayer(Bench& bench);
+  absl::StatusOr<std::vector<GroupPlan>> PlanInputs(const Bench& bench) const;
   absl::Status MeasurePrefetch(Bench& bench);
   absl::Status MeasureReduce(Bench& bench);
   // A producer's rows by every path.

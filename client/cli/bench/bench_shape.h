@@ -22,6 +22,9 @@ struct BenchShape {
   int32_t intermediate = 0;       // H' of an expert (I); 0: no experts are run
 
   int32_t slots_of(int32_t ranks) const { return slots.value_or(experts / ranks); }
+  // In bf16.
+  int64_t row_bytes() const { return int64_t{hidden} * 2; }
+  int64_t expert_bytes() const { return 3 * row_bytes() * intermediate; }  // of its weights
 };
 
 // INVALID_ARGUMENT: a field that is unknown, given twice, malformed or missing, named with the
