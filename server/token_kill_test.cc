@@ -1,7 +1,7 @@
 // A coordinator is killed (-9) at random points while it opens generations, grants serials and
 // issues tokens. Every start of it works in the same directory: no serial may ever be granted or
 // given away twice, and what was given away under a request_id is what a later start gives for it.
-// PERIGEE_TOKEN_KILLS says how often (10), PERIGEE_SEED repeats the choices of a run.
+// PERIGEE_TOKEN_KILLS says how often (200), PERIGEE_SEED repeats the choices of a run.
 #include <signal.h>
 
 #include <algorithm>
@@ -179,7 +179,7 @@ class TokenKillTest : public ::testing::Test {
 };
 
 TEST_F(TokenKillTest, NoSerialIsHandedOutTwice) {
-  const uint64_t kills = NumberFrom("PERIGEE_TOKEN_KILLS", 10);
+  const uint64_t kills = NumberFrom("PERIGEE_TOKEN_KILLS", 200);
   const uint64_t seed = NumberFrom("PERIGEE_SEED", std::random_device()());
   std::cout << "PERIGEE_SEED=" << seed << std::endl;
   random_.seed(seed);
