@@ -51,18 +51,33 @@ check() {
 }
 
 # measure_paths RANKS PROCESSES ARGUMENT...: what the paths of rows take on RANKS workers, in PROCESSES
-# clusters one after the other; lines of JSON go to paths.jsonl. A call measures the four shapes.
+# clusters one after the other; lines of JSON go to paths.jsonl. Routes are of a skew, for which a call
+# measures four shapes, or of a layer of a trace, whose experts they are.
 measure_paths() {
-  local ranks=$1 processes=$2 what skew process
+  local ranks=$1 processes=$2 what routes process trace
   shift 2
+  local -a from measured
   # shellcheck disable=SC2054  # the commas are in the shapes
   local shapes=(--shape S8192,H3584,K8,E896 --shape S8192,H3584,K16,E896
     --shape S8192,H7168,K8,E896 --shape S8192,H7168,K16,E896)
+  # shellcheck disable=SC2054
+  local traced=(--shape S4096,H7168,K8,E256 --shape S8192,H3584,K8,E256)
   for ((process = 1; process <= processes; ++process)); do
-    for skew in 0.1 1 5; do
+    for routes in ${PERIGEE_PATH_ROUTES:-0.1 1 5 e256_k8:1 e256_k8_early:2}; do
+      from=(--skew "$routes")
+      measured=("${shapes[@]}")
+      if [[ $routes == *:* ]]; then
+        trace=.device/traces/${routes%:*}.safetensors
+        if [[ ! -f $trace ]]; then
+          note_result "paths of $routes" "left out" 0 "packed without --traces"
+          continue
+        fi
+        from=(--trace "$trace" --layer "${routes#*:}")
+        measured=("${traced[@]}")
+      fi
       for what in direct pull; do
-        check "$what, $ranks ranks, skew $skew, process $process" 120 "$perigee" bench "$what" \
-          "${shapes[@]}" --skew "$skew" --seed "$process" --backend cuda --ranks "$ranks" "$@" \
+        check "$what, $ranks ranks, $routes, process $process" 120 "$perigee" bench "$what" \
+          "${measured[@]}" "${from[@]}" --seed "$process" --backend cuda --ranks "$ranks" "$@" \
           --inputs 1 --warmup 10 --iterations "${PERIGEE_PATH_ITERATIONS:-100}" \
           --calibrate "$logs/path_table.jsonl" --json
         sed -n '/^{$/,/^}$/s/^ *//p' "$log" | paste -sd '' | grep . >>"$logs/paths.jsonl" || true

@@ -16,7 +16,8 @@ Needs CUDA and nothing else. Sections, all of them but paths by default:
              MPS, with random routes and, where pack.sh was given --traces, recorded ones; then each
              layer of those; then a layer with fewer slots than experts of a rank
   paths      what a producer and the dispatch of its rows take by each path, and owner-pull beside
-             dispatch: S 8192, E 896, H 3584 and 7168, K 8 and 16, skew 0.1, 1 and 5.
+             dispatch: S 8192, E 896, H 3584 and 7168, K 8 and 16, skew 0.1, 1 and 5; and with routes
+             of the traces, E 256. PERIGEE_PATH_ROUTES (0.1 1 5 e256_k8:1 e256_k8_early:2);
              PERIGEE_PATH_RUNS (4:3 8:1) has RANKS:PROCESSES, so many fresh clusters of so many workers
              that share the GPU under MPS; PERIGEE_PATH_ITERATIONS (100). Not among those that run by
              default
