@@ -179,8 +179,9 @@ class RankClient {
   virtual absl::StatusOr<uint64_t> ReleaseSlotBehind(CUstream_st* stream, const LocalSlot& slot);
   // The last read of whoever has the slot of this index is what a captured stream has been given so
   // far. With each launch of the graph, behind a dispatch that is known to have ended well, a
-  // LocalReleaseSlot with SlotRead::kByGraph is submitted. Errors likewise; FAILED_PRECONDITION,
-  // too: no stream has been used with the client yet, which takes what no capture allows.
+  // LocalReleaseSlot with SlotRead::kByGraph is submitted, or the slot is released in another way
+  // that is over no earlier than the graph. Errors likewise; FAILED_PRECONDITION, too: no stream
+  // has been used with the client yet, which takes what no capture allows.
   virtual absl::Status CaptureSlotRead(CUstream_st* stream, int32_t index);
   // Submit and Wait. The completion's own status is not looked at.
   absl::StatusOr<LocalCompletion> Run(const LocalOperation& operation, absl::Duration timeout);

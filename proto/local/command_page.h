@@ -142,7 +142,7 @@ struct CommandPage {
   uint64_t ready[kCommandSlots] = {};
   // Likewise, of dispatch-output slots whose last read is over: read[word] is the identity that the
   // slot had, where its release names the word, or replayed[index] is not 0, and 0 again once the
-  // worker has seen it (SlotRead).
+  // worker has seen it (SlotRead), or has ended a dispatch into the slot well.
   uint64_t read[kReadWords] = {};
   uint64_t replayed[kReplayedWords] = {};
   CommandPageDone done;

@@ -109,7 +109,9 @@ void LocalExecutor::Start(const CommandEntry& entry, const absl::StatusOr<LocalC
   const bool refused = !begun.failure.status.ok() && !begun.failure.record;
   if (refused && sequence.value != 0) goes_on = Decline(begun);
   begun.launched = goes_on && site_.data_path.queues();
-  if (!begun.launched) begun.completion.duration = clock_.Monotonic() - begun.begin;
+  if (begun.launched) return;
+  DropLeftMark(begun);
+  begun.completion.duration = clock_.Monotonic() - begun.begin;
 }
 
 Sequence LocalExecutor::TakeSequence() {
@@ -165,6 +167,7 @@ void LocalExecutor::NoteEnded(size_t count) {
     if (ended == count) break;
     if (!begun.launched) continue;
     begun.launched = false;
+    DropLeftMark(begun);
     if (ended < durations.size()) begun.completion.duration = durations[ended];
     ++ended;
   }

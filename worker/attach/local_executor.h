@@ -133,6 +133,8 @@ class LocalExecutor {
   Failure OfSlot(RingKind ring, Failure failure) const;
   // Whether what takes the slot is still under way.
   bool IsBeingTaken(const RingSlot& slot) const;
+  // What takes a slot has ended well, and the client has not been told yet.
+  void DropLeftMark(const Begun& begun);
 
   DispatchInput Input(int32_t token_count, bool route_weights) const;
   absl::StatusOr<PlanPtr> FindPlan(LocalPlanId id) const;

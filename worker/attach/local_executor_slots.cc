@@ -78,6 +78,17 @@ bool LocalExecutor::IsBeingTaken(const RingSlot& slot) const {
                      [&](const Begun& begun) { return begun.launched && begun.takes == slot; });
 }
 
+// Whoever has the slot now launches its graph once the dispatch is told to have ended, and whatever
+// had it before was over when the dispatch took it: a mark that is here between the two is left
+// over from a slot that was released in another way than by its graph. Of one that has failed
+// nothing is dropped: it may not have taken the slot yet, whose mark is then still waited for.
+void LocalExecutor::DropLeftMark(const Begun& begun) {
+  const RingSlot& slot = begun.takes;
+  if (take_read_ == nullptr || slot.identity == 0 || !begun.failure.status.ok()) return;
+  if (slot.ring.kind != RingKind::kDispatchOutput) return;
+  (void)take_read_({{slot.index, slot.identity}, LocalRing::kDispatchOutput, SlotRead::kByGraph});
+}
+
 // A mark that the dispatch would clear is not passed before its end; and one slot may be released
 // twice here, for an acquisition and the next one.
 void LocalExecutor::PassReads() {

@@ -34,7 +34,11 @@ class LocalSlotsTest : public LocalExecutorTest {
   int32_t acquired(RingKind ring) { return path_->rings()->acquired(ring); }
   bool IsFree(const LocalSlot& slot) { return path_->fake_rings().IsFree(slot.index); }
   void MarkRead(const LocalSlot& slot, SlotRead read) {
-    read_.insert({slot.identity, slot.index, read});
+    if (read == SlotRead::kByGraph) {
+      ReplayedWord(page_, slot.index) = 1;
+    } else {
+      ReadWord(page_, /*word=*/0) = slot.identity;
+    }
   }
   LocalRunExperts Experts(const LocalSlot& slot, bool output_slot) {
     return {kPlan, 0, 1, true, slot, output_slot};
@@ -100,15 +104,84 @@ TEST_F(LocalSlotsTest, ASlotIsFreeWhenTheClientSaysSo) {
     const LocalSlot slot = Dispatch();
     path_->fake_rings().Clear(slot.index);
     ExpectOk(Release(slot, read));
-    MarkRead({slot.index, slot.identity + 1}, read);
+    MarkRead({1 - slot.index, slot.identity + 1}, read);
     MarkRead(slot, read == SlotRead::kByStream ? SlotRead::kByGraph : SlotRead::kByStream);
     executor_->PassReads();
     EXPECT_FALSE(IsFree(slot)) << "of another, or said in another way";
     MarkRead(slot, read);
     ExpectOk(LocalEmpty{});
     EXPECT_TRUE(IsFree(slot)) << "whatever command comes";
-    read_.clear();
+    page_.replayed[0] = page_.replayed[1] = 0;
   }
+}
+
+// Graphs were launched, and their slots then released in every other way: before a mark is stored,
+// behind it, and by the command that reads the slot.
+TEST_F(LocalSlotsTest, AMarkLeftOverByAnEarlierHolderFreesNobodysSlot) {
+  for (const bool queues : {false, true}) {
+    if (queues) path_->set_queues();
+    for (int way = 0; way < 4; ++way) {
+      const LocalSlot left = Dispatch();
+      const bool early = way % 2 == 0;
+      if (early) MarkRead(left, SlotRead::kByGraph);
+      if (way < 2) ExpectOk(Release(left));
+      if (way == 2) ExpectOk(Experts(left, false));
+      if (way == 3) ExpectOk(Release(left, SlotRead::kByStream));
+      if (!early) MarkRead(left, SlotRead::kByGraph);
+      if (way == 3) MarkRead(left, SlotRead::kByStream);
+      ExpectOk(Release(Dispatch()));  // the turn of the other one
+      const LocalSlot slot = Dispatch();
+      ASSERT_EQ(slot.index, left.index);
+      path_->fake_rings().Clear(slot.index);
+      ExpectOk(Release(slot, SlotRead::kByGraph));
+      executor_->PassReads();
+      EXPECT_FALSE(IsFree(slot)) << "its graph has not run: " << queues << ", way " << way;
+      MarkRead(slot, SlotRead::kByGraph);
+      executor_->PassReads();
+      EXPECT_TRUE(IsFree(slot)) << queues << ", way " << way;
+      ExpectOk(Release(Dispatch()));
+    }
+  }
+}
+
+// The end of the dispatch and what it publishes: the release is there already, and not told apart.
+TEST_F(LocalSlotsTest, ALeftOverMarkIsDroppedBeforeAnEarlyReleaseLooksAtIt) {
+  const LocalSlot left = Dispatch();
+  MarkRead(left, SlotRead::kByGraph);
+  ExpectOk(Release(left));
+  ExpectOk(Release(Dispatch()));
+  path_->set_queues();
+  path_->set_running(0);
+  Begin(LocalBarrier{});
+  Begin(LocalDispatch{kPlan, 1, false, left.index});
+  const LocalSlot slot{left.index, executor_->last_sequence().value};
+  Begin(Release(slot, SlotRead::kByGraph));
+  path_->fake_rings().Clear(slot.index);
+  path_->set_running(2);
+  EXPECT_EQ(NextReason(), "OK");  // the dispatch has ended as well, and is not told yet
+  executor_->PassReads();
+  EXPECT_FALSE(IsFree(slot));
+  EXPECT_EQ(NextReason(), "OK");
+  EXPECT_EQ(NextReason(), "OK");
+  MarkRead(slot, SlotRead::kByGraph);
+  executor_->PassReads();
+  EXPECT_TRUE(IsFree(slot));
+}
+
+// It has given up waiting for a reader, whose mark comes then, or had come.
+TEST_F(LocalSlotsTest, ADispatchThatFailsDropsNoMark) {
+  const LocalSlot read = Dispatch();
+  path_->fake_rings().Clear(read.index);
+  ExpectOk(Release(read, SlotRead::kByGraph));
+  ExpectOk(Release(Dispatch()));
+  path_->set_queues();
+  const Sequence next = executor_->last_sequence().Next();
+  Fail("dispatch", path_->LeaveEarly(AbortReason::kDeclined, Operation::kDispatch, next));
+  Begin(LocalDispatch{kPlan, 1, false, read.index});
+  MarkRead(read, SlotRead::kByGraph);
+  EXPECT_EQ(NextReason(), "DECLINED");
+  executor_->PassReads();
+  EXPECT_TRUE(IsFree(read));
 }
 
 TEST_F(LocalSlotsTest, ReadersOfAClientThatHasGoneAreNotWaitedFor) {

@@ -4,13 +4,13 @@
 #define PERIGEE_WORKER_TESTING_EXECUTOR_FIXTURE_H_
 
 #include <memory>
-#include <set>
 #include <string>
-#include <tuple>
 #include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/local/command_page.h"
+#include "proto/local/stream_words.h"
 #include "tests/testing/fake_clock.h"
 #include "worker/attach/local_executor.h"
 #include "worker/publication/token_ledger.h"
@@ -42,8 +42,8 @@ class LocalExecutorTest : public ::testing::Test {
     arena_ = layout.View(arena_memory_.data());
     executor_ = std::make_unique<LocalExecutor>(
         group_, site(), arena_, Sequence(5), clock_, [this](const LocalReleaseSlot& release) {
-          const LocalSlot& slot = release.slot;
-          return read_.erase({slot.identity, slot.index, release.read}) > 0;
+          return release.read == SlotRead::kByGraph ? TakeReplayed(page_, release.slot.index)
+                                                    : IsRead(page_, release);
         });
   }
 
@@ -101,8 +101,7 @@ class LocalExecutorTest : public ::testing::Test {
                       nullptr};  // with no serials yet
   std::vector<std::byte> arena_memory_;
   ClientArenaView arena_;
-  // Last reads that the client says are over: of an identity, of a slot, and how it says so.
-  std::set<std::tuple<uint64_t, int32_t, SlotRead>> read_;
+  CommandPage page_;  // of which only the words about last reads are used
   std::unique_ptr<LocalExecutor> executor_;
 };
 
