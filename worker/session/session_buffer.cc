@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-// That prefetch copies at once.
+// What prefetch of backend cuda copies bulks of; the host copies any bytes alike.
 constexpr int64_t kVectorBytes = 16;
 
 }  // namespace
@@ -77,14 +77,14 @@ void SessionBuffer::LogSlowScales() const {
   for (int part = kWeightMatrices; part < kWeightParts; ++part) {
     vectors = vectors && weights.part_bytes(part) % kVectorBytes == 0;
   }
-  if (vectors || config_.shape.geometry.slots == 0) return;
+  if (vectors || config_.shape.geometry.slots == 0 || backend_.info().name != "cuda") return;
   LogEvent(LogLevel::kInfo, "slow_scales",
            {{"buffer", config_.name},
             {"hidden", weights.hidden},
             {"intermediate", weights.intermediate},
             {"why",
-             "scales of an expert are no multiple of 16 bytes; of sizes that are multiples "
-             "of 128 most are"}});
+             "scales of an expert's matrix that are no multiple of 16 bytes are copied byte by "
+             "byte"}});
 }
 
 absl::Status SessionBuffer::CheckUsable() const {

@@ -78,7 +78,7 @@ std::vector<std::string> BackendLedger::gone() const {
 
 FakeBackend::FakeBackend() : ledger_(std::make_shared<BackendLedger>()) {}
 
-BackendInfo FakeBackend::info() const { return {"host", "fake", uint64_t{1} << 40, free_bytes_}; }
+BackendInfo FakeBackend::info() const { return {name_, "fake", uint64_t{1} << 40, free_bytes_}; }
 
 absl::StatusOr<std::unique_ptr<Memory>> FakeBackend::AllocateShared(size_t size_bytes,
                                                                     PeerAccess access) {

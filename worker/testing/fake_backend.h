@@ -34,6 +34,8 @@ class FakeBackend final : public Backend {
 
   // Kinds: "shared", "read_only", "private", "peer", "data_path". Outlives the backend.
   std::shared_ptr<BackendLedger> ledger() const { return ledger_; }
+  // What it says it is; "host" at first.
+  void set_name(const std::string& name) { name_ = name; }
   void set_free_bytes(uint64_t bytes) { free_bytes_ = bytes; }
   // Called when shared memory is wanted, before there is any.
   void set_on_allocate_shared(std::function<void()> hook) { on_allocate_shared_ = hook; }
@@ -62,6 +64,7 @@ class FakeBackend final : public Backend {
 
  private:
   const std::shared_ptr<BackendLedger> ledger_;
+  std::string name_ = "host";
   uint64_t free_bytes_ = uint64_t{1} << 30;
   bool attachable_ = false;
   DataPathOptions path_options_;
