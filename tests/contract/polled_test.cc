@@ -11,6 +11,7 @@
 
 #include "tests/contract/contract_backends.h"
 #include "tests/contract/device_array.h"
+#include "tests/contract/expert_store.h"
 #include "tests/contract/rank_backends.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/test_data.h"
@@ -159,6 +160,50 @@ TEST_P(PolledContractTest, AFailureIsToldAfterThoseBeforeIt) {
     EXPECT_FALSE(PollUntil(path, 1).failed);
     return path.Synchronize();
   }));
+}
+
+// Whoever waits for the prefetch alone finds all rows in the shard, whether it ran beside or not.
+TEST_P(PolledContractTest, APrefetchesEndCoversTheDispatchBeforeIt) {
+  const WeightsShape shape = {kHidden, 24};
+  std::vector<ExpertBits> experts;
+  for (int32_t expert = 0; expert < geometry_.experts; ++expert) {
+    const auto matrix = [&] { return NormalNumbers(random_, shape.matrix_elements(), 0.1); };
+    experts.push_back({matrix(), matrix(), matrix()});
+  }
+  std::vector<std::vector<BFloat16>> expected(geometry_.ranks);
+  for (const bool prefetches : {false, true}) {
+    for (const bool beside : {false, true}) {
+      const auto group = Group();
+      ExpertStore store(queueing_backends(), geometry_, shape, GetParam().own_mappings);
+      store.Load(0, 1, experts);
+      const Sequence dispatch = group->NextSequence();
+      const Sequence prefetch = group->NextSequence();
+      for (int32_t rank = 0; rank < geometry_.ranks; ++rank) group->Poison(rank);
+      ExpectOk(group->OnAll([&](int32_t rank) -> absl::Status {
+        DataPath& path = group->path(rank);
+        const DeviceArray<BFloat16> hidden(group->backend(rank), inputs_[rank].hidden);
+        const DeviceArray<int32_t> topk_experts(group->backend(rank), inputs_[rank].topk_experts);
+        const absl::StatusOr<PlanPtr> plan = path.Dispatch(
+            dispatch, {hidden.data(), topk_experts.data(), nullptr, inputs_[rank].token_count}, {});
+        if (!plan.ok()) return plan.status();
+        if (!prefetches) {
+          if (absl::Status status = path.Synchronize(); !status.ok()) return status;
+          expected[rank] = group->ReadRows(rank);
+          return absl::OkStatus();
+        }
+        const ExpertWeights weights = store.WeightsOf(rank, 0, 1);
+        absl::Status status = beside ? path.PrefetchWeightsBeside(prefetch, *plan, weights)
+                                     : path.PrefetchWeights(prefetch, *plan, weights);
+        if (status.ok() && beside) status = path.Join();
+        if (!status.ok()) return status;
+        if (path.queues()) {
+          EXPECT_FALSE(PollUntil(path, beside ? 3 : 2).failed);
+        }
+        EXPECT_EQ(group->ReadRows(rank), expected[rank]) << "rank " << rank;
+        return path.Synchronize();
+      }));
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, PolledContractTest, testing::ValuesIn(ContractCases()),

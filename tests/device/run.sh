@@ -229,6 +229,7 @@ run_attach() {
     PERIGEE_CLIENT_PROCESS="$PWD/.device/tests/local_client_process" \
     "$PWD/.device/tests/local_client_test" "$cuda_only"
   check "clients of every kind" 300 .device/tests/rank_client_test "$cuda_only"
+  check "their prefetches" 300 .device/tests/prefetch_client_test "$cuda_only"
   check "their publications" 300 .device/tests/publication_client_test "$cuda_only"
   check "their sources" 300 .device/tests/source_client_test "$cuda_only"
   check "their own producers" 300 .device/tests/peer_store_test "$cuda_only"
