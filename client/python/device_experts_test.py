@@ -44,8 +44,8 @@ class DeviceExpertsTest(DeviceTest):
             self.assertEqual(array.values[:E].max(), 0)
             self.assertEqual(set(array.values[E:].flat), {3})
         self.take_log()
-        with self.assertRaisesRegex(ValueError, r"full_up_weight is uint8 \[5, 4, 8\], expected uint8 "
-                                                r"\[5, 8, 2\] or \[1, 8, 2\]"):
+        with self.assertRaisesRegex(ValueError, r"full_up_weight is uint8 \[9, 4, 8\], expected uint8 "
+                                                r"\[9, 8, 2\] or \[5, 8, 2\]"):
             self.buffer.prefetch_weight(plan, own[0], own[2], own[2], stream=4)
         self.assertEqual(self.take_log(), [])
 

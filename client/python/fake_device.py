@@ -15,7 +15,7 @@ from perigee import device_buffer
 from perigee import program as program_module
 from perigee._library import ANY_SLOT, MEMORY_CUDA, MemoryStruct, PerigeeError, SlotStruct
 
-S, H, K, E, B, R, NVS = 4, 8, 2, 4, 1, 1, 12
+S, H, K, E, B, R, NVS = 4, 8, 2, 4, 5, 1, 12
 SLOTS = 2
 PLAN = {"dst": S * K, "cu_seqlens": E + B, "zero_fill_ranges": 2 * (E + B),
         "experts_to_copy": R * B, "load": R, "home_load": R}

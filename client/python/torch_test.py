@@ -104,11 +104,41 @@ def _work(address, name, rank, seed):
         assert torch.allclose(hidden.grad.float(), expected, rtol=0.03)
 
 
+def _refuse(address, name, rank, seed):
+    """B < E/R: what would be differentiated is refused, and no rank waits; without gradients it is taken."""
+    import perigee.torch
+    mine = rank_steps.Inputs(seed, rank)
+    with perigee.Cluster(address) as cluster:
+        buffer = perigee.Buffer(cluster, name, rank)
+    with buffer:
+        hidden = torch.tensor(mine.values).to(torch.bfloat16).requires_grad_()
+        routes = torch.tensor(mine.routes)
+        with torch.no_grad():
+            rows, _, plan = perigee.torch.dispatch(buffer, hidden, routes)
+        leaf = rows.clone().requires_grad_()
+        weights = [torch.ones(1, requires_grad=True)] * 3
+        for refused in (lambda: perigee.torch.dispatch(buffer, hidden, routes),
+                        lambda: perigee.torch.combine(buffer, plan, leaf),
+                        lambda: perigee.torch.expert_weights(buffer, plan, weights, weights)):
+            try:
+                refused()
+                raise AssertionError("fewer slots than E/R were taken")
+            except ValueError as error:
+                own = rank_steps.E // rank_steps.RANKS
+                assert f"B is {buffer.B}, expected at least E/R = {own}" in str(error), error
+        tokens, _ = perigee.torch.combine(buffer, plan, rows)
+        routes = torch.tensor(mine.routes_of_token)[:, None]
+        assert torch.equal(tokens[:mine.count].float(), routes * hidden.detach().float())
+
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class TorchTest(unittest.TestCase):
 
     def test_gradients_are_those_of_indices(self):
-        self.run_ranks(_work, B=rank_steps.B)
+        self.run_ranks(_work)
+
+    def test_gradients_want_a_slot_for_every_remote_expert(self):
+        self.run_ranks(_refuse, B=rank_steps.B)
 
     def test_gradients_of_experts_come_home(self):
         self.run_ranks(_train, intermediate=INTERMEDIATE, layers=1, gradients=True)

@@ -197,6 +197,38 @@ def refuse_what_is_dead(buffer, seed):
         numpy.testing.assert_array_equal(sums, kept)
 
 
+def refuse_too_few_slots(buffer, seed):
+    """A reduction by a buffer with B < E/R, before anything is started or changed; all else goes on."""
+    mine = Inputs(seed, buffer.rank)
+    random = numpy.random.default_rng([seed, buffer.rank, 5])
+    hidden = perigee.to_bfloat16(mine.hidden)
+    rows, _, _, plan = buffer.dispatch(hidden, None, mine.routes[0])
+    shapes = ((H, INTERMEDIATE), (H, INTERMEDIATE), (INTERMEDIATE, H))
+    arrays = [random.standard_normal((E // RANKS + buffer.B,) + shape, numpy.float32)
+              for shape in shapes]
+    before = [array.copy() for array in arrays]
+    expected, _, _ = buffer.combine(plan, rows)
+    for given in ((), arrays):
+        for asynchronous in (False, True):
+            try:
+                buffer.reduce_grad(plan, *given, async_finish=asynchronous)
+                raise AssertionError("gradients without a slot were reduced")
+            except ValueError as error:
+                told = f"B is {buffer.B}, expected at least E/R = {E // RANKS}"
+                assert told in str(error) and buffer.name in str(error), error
+    try:
+        with buffer.program():
+            buffer.barrier(async_finish=True)
+            buffer.reduce_grad(plan, async_finish=True)
+        raise AssertionError("a program with such a reduction was handed over")
+    except ValueError as error:
+        assert "expected at least E/R" in str(error), error
+    for array, kept in zip(arrays, before):
+        numpy.testing.assert_array_equal(array, kept)
+    numpy.testing.assert_array_equal(buffer.combine(plan, rows)[0], expected)
+    buffer.barrier()
+
+
 def run(address, name, rank, seed, steps):
     """Attaches to the rank and takes the steps; their results."""
     with perigee.Cluster(address) as cluster:

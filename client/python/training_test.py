@@ -126,6 +126,10 @@ class TrainingTest(python_cluster.GroupTest):
             buffer.gradients()
         buffer.destroy()
 
+    def test_reductions_want_a_slot_for_every_remote_expert(self):
+        for slots in (0, B - 1):
+            self.run_ranks(self.create_buffer(B=slots), "refuse_too_few_slots")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -144,6 +144,19 @@ def gradient_round(buffer, seed, number, scale):
     buffer.synchronize()
 
 
+def backward_refusal_round(buffer, seed, number):
+    """What would be differentiated with B < E/R is refused before anything moves."""
+    import perigee.torch
+    mine = Inputs(seed, number, buffer.rank)
+    told = None
+    try:
+        perigee.torch.dispatch(buffer, mine.hidden.cuda().requires_grad_(), mine.routes.cuda())
+    except ValueError as error:
+        told = str(error)
+    wanted = f"B is {B}, expected at least E/R = {E // buffer.R}"
+    check(told is not None and wanted in told, f"a gradient with few slots: {told}")
+
+
 def refusal_round(buffer, seed, number, scale):
     """A route that cannot be on one rank is every rank's error, and the next operation works."""
     import perigee
@@ -250,7 +263,7 @@ def steps_of_rank(address, name, training, rank, options):
             found.append((number, copies_round(buffer, options.seed, number, scale)))
             found.append((number + 1, in_place_round(buffer, options.seed, number + 1, scale)))
             own_weights_round(buffer, options.seed, number + 2, layer)
-            gradient_round(buffer, options.seed, number + 3, scale)
+            backward_refusal_round(buffer, options.seed, number + 3)
             found.append((number + 5, refusal_round(buffer, options.seed, number + 4, scale)))
             found.append((number + 7, publication_round(buffer, options.seed, number + 7, scale)))
             found.extend(slots_round(buffer, options.seed, 1000 * (i + 1), scale))
@@ -264,6 +277,7 @@ def steps_of_rank(address, name, training, rank, options):
         buffer = perigee.Buffer(cluster, training, rank, timeout=STEP_SECONDS)
     with buffer:
         for number in range(5, 10 * options.rounds, 10):
+            gradient_round(buffer, options.seed, number - 2, scale)
             found.append((number + 1, training_round(buffer, options.seed, number + 1, layer)))
             guide_round(buffer, options.seed, number + 2, layer)
     return found
@@ -322,7 +336,7 @@ def main():
             shape = {"S": S, "H": H, "K": K, "E": E, "token_padding": 16, "layers": LAYERS,
                      "intermediate": INTERMEDIATE}
             name = cluster.create_buffer(group, B=B, dispatch_output_slots=SLOTS, **shape)
-            # Gradients need a slot for any expert: B is E / R.
+            # Backward needs a slot for any expert: B is E / R.
             training = cluster.create_buffer(group, gradients=True, **shape)
             for buffer in (name, training):
                 cluster.load_weights(buffer, 0, VERSION,

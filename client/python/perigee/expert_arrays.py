@@ -78,7 +78,8 @@ class ExpertArrays:
         looked at, and of its slots in the last B; [E/R+B, ..] has no others, and [E/R, ..] no slots.
         gate_reduce_buffer and the others: of the slots, [R, B, ..] with those of this rank at its place,
         or these alone, [B, ..]; where the slots are in both they have to be the same memory. What is in
-        neither is in gradients(layer)."""
+        neither is in gradients(layer). ValueError where B < E/R (check_backward)."""
+        self.check_backward()
         self._begin(stream)
         number = plan.number_for(self)
         pairs = self._gradient_pairs(layer, (full_gate_grad, full_up_grad, full_down_grad),
@@ -94,6 +95,15 @@ class ExpertArrays:
         event = self._submit({"gradients", "gradient arrays"} if pairs else {"gradients"},
                              finish if pairs else None, "perigee_reduce_gradients", number, layer)
         return self._end(event, async_finish, None, event)
+
+    def check_backward(self):
+        """ValueError where B < E/R, with which there is no backward: experts are computed forward without
+        a slot, from the weights where they are, but their gradients would have no place."""
+        self._check_alive()
+        own = self.E // self.R
+        if self.B < own:
+            raise ValueError(f"{self.name}: B is {self.B}, expected at least E/R = {own}: in backward a "
+                             "remote expert without a slot has no place for its gradients")
 
     # ---- Within ----
 

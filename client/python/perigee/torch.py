@@ -3,7 +3,9 @@ for buffers on the host (CPU tensors) and on a GPU. Imports torch; `import perig
 
 Combine's gradient is dispatched by the plan, dispatch's is combined by it, and those of weights are
 reduced: so backward passes run these operations on all ranks, in the same order. Gradients of gradients
-are refused: what backward does has none."""
+are refused: what backward does has none. So is, with a ValueError before anything moves, what would be
+differentiated in a buffer with fewer slots than E/R (Buffer.check_backward); under torch.no_grad() it is
+taken."""
 
 import numpy
 import torch
@@ -30,6 +32,13 @@ def _to_torch(array):
     if array.dtype == numpy.uint16:
         return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def _check_backward(buffer, *tensors):
+    """Forward: when backward comes, other operations have moved."""
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad
+                                       for tensor in tensors):
+        buffer.check_backward()
 
 
 def _dispatch(buffer, hidden, weights, topk_experts, plan):
@@ -112,6 +121,7 @@ def dispatch(buffer, hidden, topk_experts, route_weights=None):
     """Buffer.dispatch with gradients: rows [NvS, H], route weights [NvS] or None, and the plan, whose
     cu_seqlens say where each expert's rows end. hidden [n, H] bf16, topk_experts [n, K] int32,
     route_weights [n, K] float32."""
+    _check_backward(buffer, hidden, route_weights)
     made = []
     results = _Dispatch.apply(hidden, route_weights, buffer, topk_experts, made)
     rows, row_weights = results if route_weights is not None else (results, None)
@@ -121,6 +131,7 @@ def dispatch(buffer, hidden, topk_experts, route_weights=None):
 def combine(buffer, plan, rows, route_weights=None):
     """Buffer.combine with gradients: tokens [S, H], and route weights [S, K] or None. The plan stays
     alive until backward has used it."""
+    _check_backward(buffer, rows, route_weights)
     results = _Combine.apply(rows, route_weights, buffer, plan)
     return results if route_weights is not None else (results, None)
 
@@ -133,4 +144,5 @@ def expert_weights(buffer, plan, home, slots, *, layer=0):
     the layer's own experts are written over, and zeros afterwards; so are those of slots. On every rank
     these weights, or slices of them without rows, have to take part in the loss: a rank whose backward
     does not come here lets the others wait in reduce_grad until their deadline."""
+    _check_backward(buffer, *home, *slots)
     return _ExpertWeights.apply(buffer, plan, layer, *home, *slots)
