@@ -141,6 +141,13 @@ TEST_F(SlowScalesTest, ItIsSaidWhereAPartIsNotWholeVectorsAndNowhereElse) {
   EXPECT_TRUE(without.empty()) << without[0];
 }
 
+TEST_F(SlowScalesTest, ItIsNotSaidWhereNoSlotsAreFilled) {
+  v1::BufferShape shape = Shape(k8Bit, 384, 128);
+  shape.set_slots(0);
+  const auto lines = LinesOf([&] { Make(shape); });
+  EXPECT_TRUE(lines.empty()) << lines[0];
+}
+
 TEST_F(SlowScalesTest, ItIsNotSaidOfWhatCopiesAllSizesAlike) {
   const auto lines = LinesOf([&] { Make(Shape(k8Bit, 384, 128), "host"); });
   EXPECT_TRUE(lines.empty()) << lines[0];
