@@ -82,10 +82,8 @@ void ExpectSameRows(const std::vector<BFloat16>& actual, const std::vector<BFloa
 
 TEST_P(CombineContractTest, RandomGroups) {
   std::mt19937_64 random(TestSeed());
-  for (int i = 0; i < GetParam().random_groups && !HasFailure(); ++i) {
-    const GroupInput input = RandomGroup(random);
-    if (input.geometry.ranks > GetParam().max_ranks) continue;
-    SCOPED_TRACE(input.Describe());
+  const int groups = GetParam().random_groups;
+  OnRandomGroups(random, groups, GetParam().max_ranks, [&](int i, const GroupInput& input) {
     RankGroup group(backends(), OptionsFor(input.geometry));
     const std::vector<DispatchResult> made =
         group.Dispatch(NamedInputs(input, group.hidden(), i), Copy::kInPlace);
@@ -103,7 +101,7 @@ TEST_P(CombineContractTest, RandomGroups) {
         EXPECT_EQ(results[rank].route_weights, ExpectedWeights(group, plan, rank, weights));
       }
     }
-  }
+  });
 }
 
 // As a framework's backward does: the rows were dispatched without weights.

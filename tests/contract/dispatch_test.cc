@@ -84,10 +84,8 @@ class DispatchContractTest : public ContractTest {};
 
 TEST_P(DispatchContractTest, RandomGroups) {
   std::mt19937_64 random(TestSeed());
-  for (int i = 0; i < GetParam().random_groups && !HasFailure(); ++i) {
-    GroupInput input = RandomGroup(random);
-    if (input.geometry.ranks > GetParam().max_ranks) continue;
-    SCOPED_TRACE(input.Describe());
+  const int groups = GetParam().random_groups;
+  OnRandomGroups(random, groups, GetParam().max_ranks, [&](int i, GroupInput input) {
     RankGroup group(backends(), OptionsFor(input.geometry, GetParam()));
     // Twice with other routes: what the first has left in the shard must not matter.
     for (Copy copy : {Copy::kCopied, Copy::kInPlace}) {
@@ -102,7 +100,7 @@ TEST_P(DispatchContractTest, RandomGroups) {
         std::shuffle(routes, routes + input.token_counts[rank] * input.geometry.topk, random);
       }
     }
-  }
+  });
 }
 
 TEST_P(DispatchContractTest, GoldenVectorsOfTheRules) {

@@ -183,10 +183,7 @@ void ExpectSameShards(const std::vector<DispatchResult>& some,
 
 TEST_P(ProducerContractTest, BothEpiloguesLeaveTheSameBits) {
   const int groups = GetParam().random_groups / 3;
-  for (int i = 0; i < groups && !HasFailure(); ++i) {
-    const GroupInput input = RandomGroup(random_);
-    if (input.geometry.ranks > GetParam().max_ranks) continue;
-    SCOPED_TRACE(input.Describe());
+  OnRandomGroups(random_, groups, GetParam().max_ranks, [&](int i, const GroupInput& input) {
     RankGroup group(backends(), OptionsFor(input.geometry, 8 * (1 + i % 5)));
     std::vector<RankInput> inputs = NamedInputs(input, group.hidden(), i);
     const auto factors = RandomFactors(group, inputs, 8 * (1 + i % 6));
@@ -199,7 +196,7 @@ TEST_P(ProducerContractTest, BothEpiloguesLeaveTheSameBits) {
     const Metadata metadata =
         std::vector{Metadata::kBefore, Metadata::kBeside, Metadata::kAfter}[i % 3];
     ExpectSameShards(Publish(group, inputs, factors, metadata), dispatched);
-  }
+  });
 }
 
 // Several tiles, and parts of tiles, in every direction; ranks without tokens.

@@ -46,14 +46,12 @@ void RingsContractTest::ExpectEqualToDispatch(const GroupInput& input, RankGroup
 }
 
 TEST_P(RingsContractTest, RandomGroupsAreEqualToDispatch) {
-  for (int i = 0; i < GetParam().random_groups && !HasFailure(); ++i) {
-    const GroupInput input = RandomGroup(random_);
-    if (input.geometry.ranks > GetParam().max_ranks) continue;
-    SCOPED_TRACE(input.Describe());
+  const int groups = GetParam().random_groups;
+  OnRandomGroups(random_, groups, GetParam().max_ranks, [&](int i, const GroupInput& input) {
     RankGroup group(backends(), OptionsFor(input.geometry, {.dispatch_slots = 1 + i % 3}));
     // More dispatches than slots.
     for (int round = 0; round < 2; ++round) ExpectEqualToDispatch(input, group, 2 * i + round);
-  }
+  });
 }
 
 // A layer on each of many inputs, on one rank.

@@ -143,10 +143,7 @@ class SourceContractTest : public ContractTest {
 // 500 of them where a dispatch has 300.
 TEST_P(SourceContractTest, RandomGroupsAreEqualToDispatch) {
   const int groups = GetParam().random_groups * 5 / 3;
-  for (int i = 0; i < groups && !HasFailure(); ++i) {
-    GroupInput input = RandomGroup(random_);
-    if (input.geometry.ranks > GetParam().max_ranks) continue;
-    SCOPED_TRACE(input.Describe());
+  OnRandomGroups(random_, groups, GetParam().max_ranks, [&](int i, GroupInput input) {
     RankGroup group(backends(), OptionsFor(input.geometry));
     // Twice with other routes: what the first has left must not matter.
     for (int round = 0; round < 2; ++round) {
@@ -159,7 +156,7 @@ TEST_P(SourceContractTest, RandomGroupsAreEqualToDispatch) {
         std::shuffle(routes, routes + input.token_counts[rank] * input.geometry.topk, random_);
       }
     }
-  }
+  });
 }
 
 TEST_P(SourceContractTest, GoldenVectorsOfTheRules) {

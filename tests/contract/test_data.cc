@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "gtest/gtest.h"
 #include "tests/testing/moe_reference.h"
 
 namespace perigee {
@@ -88,6 +89,20 @@ ReferencePlan PlanByTheRules(const GroupInput& group) {
     topk_experts[rank].assign(routes, routes + group.geometry.routes());
   }
   return PlanByTheRules(group.geometry, topk_experts, group.token_counts);
+}
+
+void OnRandomGroups(std::mt19937_64& random, int count, int32_t max_ranks,
+                    const std::function<void(int i, const GroupInput& input)>& run) {
+  ASSERT_GE(count, 1);
+  ASSERT_GE(max_ranks, 1);
+  int ran = 0;
+  while (ran < count && !testing::Test::HasFailure()) {
+    const GroupInput input = RandomGroup(random);
+    if (input.geometry.ranks > max_ranks) continue;
+    SCOPED_TRACE(input.Describe());
+    run(ran++, input);
+  }
+  EXPECT_EQ(ran, count) << "groups have run";
 }
 
 GroupInput PlainGroup(std::mt19937_64& random, const Geometry& geometry) {

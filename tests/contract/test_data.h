@@ -3,6 +3,7 @@
 #define PERIGEE_TESTS_CONTRACT_TEST_DATA_H_
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -30,6 +31,12 @@ std::vector<float> RandomWeights(std::mt19937_64& random, size_t size);
 std::vector<double> ValuesOf(const std::vector<BFloat16>& bits);
 
 ReferencePlan PlanByTheRules(const GroupInput& group);
+
+// Runs `count` random groups of at most `max_ranks` ranks, each with its number from 0. Groups that
+// are larger are drawn, too, and do not count; the first failure is the end. Fails the test where
+// it asks for none: what nothing ran for shows nothing.
+void OnRandomGroups(std::mt19937_64& random, int count, int32_t max_ranks,
+                    const std::function<void(int i, const GroupInput& input)>& run);
 
 // A geometry with every token valid and random distinct experts.
 GroupInput PlainGroup(std::mt19937_64& random, const Geometry& geometry);
