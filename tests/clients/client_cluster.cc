@@ -135,7 +135,7 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
                              const std::string& backend)
     : backend_(backend), workers_(kRanks) {
   CoordinatorOptions options;
-  options.data_dir = directory_.path() + "/data";
+  options.data_dir = data_dir();
   // Whoever goes breaks its stream; a busy machine is no reason to be lost.
   options.lease_duration = absl::Minutes(1);
   coordinator_ = Need(Coordinator::Start(options));
@@ -148,20 +148,31 @@ ClientCluster::ClientCluster(const SmallLayer& layer, const StartLast& start_las
   }
   client_ = Need(Client::Connect({.address = coordinator_->address()}));
   group_ = Need(client_->CreateGroup({.group_id = "g", .ranks = kRanks, .backend = backend}));
+  buffer_ = CreateBuffer("b", layer, absl::ZeroDuration());
+  if (!start_last) LoadWeights(layer);
+}
+
+std::string ClientCluster::CreateBuffer(const std::string& id, const SmallLayer& layer,
+                                        absl::Duration operation_timeout) {
   BufferOptions buffer;
-  buffer.buffer_id = "b";
+  buffer.buffer_id = id;
   buffer.shape = layer.shape();
   buffer.shape.set_gradients(true);
   buffer.shape.set_peer_store(true);
   buffer.shape.set_source_storage(true);
   buffer.shape.set_dispatch_output_slots(kDispatchOutputSlots);
   buffer.shape.set_expert_output_slots(kExpertOutputSlots);
-  buffer.sms = sms_of_buffer();
-  buffer_ = Need(client_->CreateBuffer(group_.name(), buffer)).name();
-  if (!start_last) LoadWeights(layer);
+  buffer.operation_timeout = operation_timeout;
+  if (backend_ == "cuda") buffer.sms = kSmsOfWorker / 2;  // leaves as many to one more
+  return Need(client_->CreateBuffer(group_.name(), buffer)).name();
 }
 
-int32_t ClientCluster::sms_of_buffer() const { return backend_ == "cuda" ? kSmsOfWorker / 2 : 0; }
+std::string ClientCluster::AddBuffer(const std::string& id, const SmallLayer& layer,
+                                     absl::Duration operation_timeout) {
+  const std::string buffer = CreateBuffer(id, layer, operation_timeout);
+  LoadWeights(buffer, layer);
+  return buffer;
+}
 
 void ClientCluster::Start(int32_t rank) {
   WorkerOptions options;
@@ -173,7 +184,7 @@ void ClientCluster::Start(int32_t rank) {
   workers_[rank] = Need(EmbeddedWorker::Start(std::move(options)));
 }
 
-void ClientCluster::LoadWeights(const SmallLayer& layer) {
+void ClientCluster::LoadWeights(const std::string& buffer, const SmallLayer& layer) {
   std::vector<LayerTensor> whole = layer.Weights(0);  // gate, up, down
   for (int32_t rank = 1; rank < kRanks; ++rank) {
     const std::vector<LayerTensor> home = layer.Weights(rank);
@@ -185,21 +196,22 @@ void ClientCluster::LoadWeights(const SmallLayer& layer) {
         {tensor.header.shape(0) * kRanks, tensor.header.shape(1), tensor.header.shape(2)},
         {reinterpret_cast<const std::byte*>(tensor.bytes.data()), tensor.bytes.size()}};
   };
-  RankTensors tensors(group_, buffer_, {});
+  RankTensors tensors(group_, buffer, {});
   const absl::Status status =
       tensors.LoadLayer(0, kVersion, {view(whole[0]), view(whole[1]), view(whole[2])});
   ASSERT_TRUE(status.ok()) << status;
 }
 
-absl::StatusOr<v1::AttachTicket> ClientCluster::Ticket(int32_t rank) {
-  return client_->IssueAttachTicket(buffer_, Generation(group_.generation()), RankId(rank));
+absl::StatusOr<v1::AttachTicket> ClientCluster::Ticket(const std::string& buffer, int32_t rank) {
+  return client_->IssueAttachTicket(buffer, Generation(group_.generation()), RankId(rank));
 }
 
-std::vector<std::unique_ptr<RankClient>> ClientCluster::Connect(Way way) {
-  if (way == Way::kRemote) return Need(OpenRemoteRanks(*client_, buffer_));
+std::vector<std::unique_ptr<RankClient>> ClientCluster::Connect(Way way,
+                                                                const std::string& buffer) {
+  if (way == Way::kRemote) return Need(OpenRemoteRanks(*client_, buffer));
   std::vector<std::unique_ptr<RankClient>> clients;
   for (int32_t rank = 0; rank < kRanks; ++rank) {
-    const v1::AttachTicket ticket = Need(Ticket(rank));
+    const v1::AttachTicket ticket = Need(Ticket(buffer, rank));
     if (way == Way::kEmbedded) {
       clients.push_back(Need(workers_[rank]->Attach(ticket)));
     } else {

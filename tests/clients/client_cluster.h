@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/lib/client.h"
 #include "client/lib/rank_client.h"
@@ -49,13 +50,21 @@ class ClientCluster {
   EmbeddedWorker& worker(int32_t rank) { return *workers_[rank]; }
   const v1::Group& group() const { return group_; }
   const std::string& buffer() const { return buffer_; }
-  // Of its buffer and of another one beside it.
-  int32_t sms_of_buffer() const;
+  // The coordinator's.
+  std::string data_dir() const { return directory_.path() + "/data"; }
 
-  void LoadWeights(const SmallLayer& layer);
-  absl::StatusOr<v1::AttachTicket> Ticket(int32_t rank);
+  // Another buffer beside it, of the same shape, with the weights of `layer`; its name. While a
+  // rank is attached there can be none. Zero: the default of how long operations wait for ranks.
+  std::string AddBuffer(const std::string& id, const SmallLayer& layer,
+                        absl::Duration operation_timeout = absl::ZeroDuration());
+
+  void LoadWeights(const SmallLayer& layer) { LoadWeights(buffer_, layer); }
+  void LoadWeights(const std::string& buffer, const SmallLayer& layer);
+  absl::StatusOr<v1::AttachTicket> Ticket(int32_t rank) { return Ticket(buffer_, rank); }
+  absl::StatusOr<v1::AttachTicket> Ticket(const std::string& buffer, int32_t rank);
   // One client for each rank.
-  std::vector<std::unique_ptr<RankClient>> Connect(Way way);
+  std::vector<std::unique_ptr<RankClient>> Connect(Way way) { return Connect(way, buffer_); }
+  std::vector<std::unique_ptr<RankClient>> Connect(Way way, const std::string& buffer);
   // A publication token for a rank of the buffer, or of another one.
   PublicationTokenBytes Token(int32_t rank) { return Token(buffer_, rank); }
   PublicationTokenBytes Token(const std::string& buffer, int32_t rank);
@@ -71,6 +80,8 @@ class ClientCluster {
 
  private:
   void Start(int32_t rank);
+  std::string CreateBuffer(const std::string& id, const SmallLayer& layer,
+                           absl::Duration operation_timeout);
 
   const std::string backend_;
   ScratchDirectory directory_;

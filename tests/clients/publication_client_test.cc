@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "proto/support/publication_token.h"
 #include "tests/clients/rank_client_fixture.h"
+#include "tests/clients/rank_token_signer.h"
 
 namespace perigee {
 namespace {
@@ -18,6 +19,17 @@ using ::testing::EndsWith;
 // Of a token, in bytes.
 constexpr size_t kGenerationAt = 32;
 constexpr size_t kSignatureAt = 64;
+
+PublicationToken Decoded(const PublicationTokenBytes& bytes) {
+  return DecodePublicationToken(absl::string_view(bytes.data(), bytes.size())).value();
+}
+PublicationTokenBytes Sign(TokenSigner& signer, const PublicationToken& token) {
+  const std::string bytes = signer.Sign(token);
+  PublicationTokenBytes copied;
+  EXPECT_EQ(bytes.size(), copied.size());
+  bytes.copy(copied.data(), copied.size());
+  return copied;
+}
 
 class PublicationClientTest : public RankClientTest {
  protected:
@@ -112,25 +124,34 @@ TEST_P(PublicationClientTest, AProducerFindsTheRowsOfItsOwnRankByTheTargetsPlan)
   EXPECT_GT(written, 0) << "no rank keeps a row";
 }
 
-TEST_P(PublicationClientTest, EveryRefusedTokenIsToldToItsRankAndNothingIsPublished) {
-  BufferOptions options;
-  options.buffer_id = "other";
-  options.shape = layer_.shape();
-  options.sms = cluster_->sms_of_buffer();
-  const auto other = cluster_->client().CreateBuffer(cluster_->group().name(), options);
-  if (GetParam().way == Way::kRemote) {
-    ASSERT_TRUE(other.ok()) << other.status();
-  }
+class RefusedTokenTest : public PublicationClientTest {
+ protected:
+  void BeforeConnect() override { other_ = cluster_->AddBuffer("other", layer_); }
+
+  std::string other_;  // a buffer of the same ranks
+};
+
+TEST_P(RefusedTokenTest, EveryReasonIsToldToTheTokensRankAndNothingIsPublished) {
   const int32_t refused = AnyRank();
   std::vector<std::pair<std::string, PublicationTokenBytes>> cases;
   cases.emplace_back("WRONG_RANK", cluster_->Token((refused + 1) % kRanks));
-  if (other.ok()) cases.emplace_back("WRONG_BUFFER", cluster_->Token(other->name(), refused));
+  cases.emplace_back("WRONG_BUFFER", cluster_->Token(other_, refused));
   PublicationTokenBytes token = cluster_->Token(refused);
   token[kSignatureAt + random_() % 32] ^= 1;
   cases.emplace_back("FORGED", token);
   token = cluster_->Token(refused);
   token[kGenerationAt] ^= 1;
   cases.emplace_back("STALE_GENERATION", token);
+  // What no coordinator would sign, under the rank's own key.
+  TokenSigner signer = RankTokenSigner(*cluster_, refused);
+  token = cluster_->Token(refused);
+  ASSERT_EQ(Sign(signer, Decoded(token)), token) << "it is the rank's key";
+  PublicationToken changed = Decoded(token);
+  changed.serial = ~uint64_t{0} - random_() % 1000;  // in nobody's grant
+  cases.emplace_back("UNKNOWN", Sign(signer, changed));
+  changed = Decoded(token);
+  changed.expiry = absl::ZeroDuration();
+  cases.emplace_back("EXPIRED", Sign(signer, changed));
   token = cluster_->Token(refused);
   OnEveryRank([&](int32_t rank) {
     Publish(rank, rank == refused ? absl::make_optional(token) : absl::nullopt, true);
@@ -224,6 +245,7 @@ TEST_P(PublicationClientTest, WhoLeavesWithAPreparedPublicationHoldsNothingUp) {
 
 INSTANTIATE_TEST_SUITE_P(EveryWay, PublicationClientTest, ::testing::ValuesIn(EveryWay()),
                          NameOfWay);
+INSTANTIATE_TEST_SUITE_P(EveryWay, RefusedTokenTest, ::testing::ValuesIn(EveryWay()), NameOfWay);
 
 }  // namespace
 }  // namespace perigee

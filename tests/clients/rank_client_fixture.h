@@ -33,8 +33,12 @@ class RankClientTest : public ::testing::TestWithParam<Kind> {
       GTEST_SKIP() << DescribeCudaDevices(devices);
     }
     cluster_ = std::make_unique<ClientCluster>(layer_, nullptr, GetParam().backend);
+    BeforeConnect();
     clients_ = cluster_->Connect(GetParam().way);
   }
+
+  // A group takes no further buffer while a rank of it is attached.
+  virtual void BeforeConnect() {}
 
   static constexpr int32_t kRanks = ClientCluster::kRanks;
   static constexpr absl::Duration kLong = absl::Seconds(60);
