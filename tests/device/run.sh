@@ -234,6 +234,7 @@ run_attach() {
   check "their sources" 300 .device/tests/source_client_test "$cuda_only"
   check "their own producers" 300 .device/tests/peer_store_test "$cuda_only"
   check "their output slots" 300 .device/tests/rings_client_test "$cuda_only"
+  check "their micro-batches" 300 .device/tests/micro_batches_test "$cuda_only"
   check "their readers" 300 .device/tests/rings_stream_test "$cuda_only"
   check "torch sequence, 2 ranks, no MPS" 300 "${sequence[@]}" --ranks 2 --rounds 2
   check "command ring" 120 .device/tests/command_ring_bench
