@@ -124,6 +124,9 @@ absl::StatusOr<RingSlot> PathRings::AcquireExpertOutput(const PlanPtr& plan) {
 
 absl::StatusOr<RingSlot> PathRings::TakeForExperts(const PlanPtr& plan) {
   if (plan == nullptr) return absl::InvalidArgumentError("plan is null");
+  // A combine knows the slot's plan by its sequence alone.
+  absl::Status status = CheckPlanOwner(shape_, plan->tag(), shape_.rank);
+  if (!status.ok()) return status;
   absl::StatusOr<RingSlot> slot = expert_output_.Acquire(expert_outputs_ + 1);
   if (!slot.ok()) return slot;
   ++expert_outputs_;

@@ -96,6 +96,8 @@ class Side final : public RingSide {
 class PathRingsTest : public ::testing::Test {
  protected:
   PathRingsTest() : side_(shape_, path_) {
+    shape_.buffer = BufferId(3);
+    shape_.generation = Generation(7);
     shape_.shards.resize(1);
     shape_.slot_shards.assign(kSlots, std::vector<ShardView>(1));
     for (int32_t slot = 0; slot < kSlots; ++slot) {
