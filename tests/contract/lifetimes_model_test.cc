@@ -1,6 +1,7 @@
 // What lives and what is dead, by random commands on the host backend: a model of the rules
-// (kernels/backend.h, kernels/direct_publication.h, kernels/owner_source.h) says of each command
-// how it ends, and what is alive after it; every rank must agree, for generations on end.
+// (kernels/backend.h, kernels/direct_publication.h, kernels/owner_source.h, kernels/buffer_rings.h)
+// says of each command how it ends, and what is alive after it; every rank must agree, for
+// generations on end.
 //
 // All ranks draw the same commands from the same seed, each on its own thread with a model of its
 // own, and meet in those that are collective. Old plans and targets stay in their hands.
@@ -44,6 +45,11 @@ TEST(LifetimesModelTest, EveryRankAgreesWithTheModel) {
   // All ways to end were met, or the rules were not tried.
   for (const auto& rank : ranks) {
     for (const int count : rank->ends()) EXPECT_GT(count, Commands() / 1000);
+    if (Commands() < 100'000) continue;  // too few for what is rare
+    for (const auto& ending : RankModel::SlotEndings()) {
+      EXPECT_GT(rank->Count(ending), Commands() / 5000)
+          << ending.first << " ending with '" << ending.second << "'";
+    }
   }
   EXPECT_GT(shared.generation, 7u);
 }

@@ -3,6 +3,7 @@
 #ifndef PERIGEE_TESTS_CONTRACT_MODEL_GROUP_H_
 #define PERIGEE_TESTS_CONTRACT_MODEL_GROUP_H_
 
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <cstdint>
@@ -10,7 +11,11 @@
 #include <random>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "kernels/common/check.h"
 #include "kernels/host/host_backend.h"
+#include "kernels/layout/shard_layout.h"
 #include "tests/contract/expert_store.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/test_data.h"
@@ -21,6 +26,39 @@ inline constexpr Geometry kModelGeometry = {
     .ranks = 2, .experts = 4, .tokens = 4, .topk = 2, .slots = 1, .token_padding = 2};
 inline constexpr WeightsShape kModelShape = {8, 8};
 inline constexpr int kModelInputs = 6;
+inline constexpr RingOptions kModelRings = {.dispatch_slots = 3, .expert_slots = 2};
+
+// The same ranks' data paths of another buffer, with a ring of one slot.
+class OtherBuffer {
+ public:
+  OtherBuffer(Backend& backend, Generation generation) {
+    DataPathOptions options;
+    options.geometry = kModelGeometry;
+    options.hidden = kModelShape.hidden;
+    options.buffer = BufferId(4);
+    options.generation = generation;
+    options.operation_timeout = absl::Seconds(120);
+    options.rings = {.dispatch_slots = 1};
+    const ShardLayout layout = ShardLayout::Create(kModelGeometry, kModelShape.hidden, 1);
+    for (int32_t rank = 0; rank < kModelGeometry.ranks; ++rank) {
+      auto shard = backend.AllocateShared(layout.size_bytes, PeerAccess::kReadWrite);
+      PERIGEE_CHECK(shard.ok());
+      shards_.push_back(*std::move(shard));
+      options.shards.push_back(shards_.back()->data());
+    }
+    for (int32_t rank = 0; rank < kModelGeometry.ranks; ++rank) {
+      options.rank = RankId(rank);
+      auto path = backend.CreateDataPath(options);
+      PERIGEE_CHECK(path.ok());
+      paths_.push_back(*std::move(path));
+    }
+  }
+  DataPath& path(int32_t rank) { return *paths_[rank]; }
+
+ private:
+  std::vector<std::unique_ptr<Memory>> shards_;   // [R]
+  std::vector<std::unique_ptr<DataPath>> paths_;  // [R]
+};
 
 // Changed by rank 0 while all wait.
 struct ModelGroup {
@@ -41,7 +79,9 @@ struct ModelGroup {
     options.hidden = kModelShape.hidden;
     options.generation = Generation(++generation);
     options.sources = true;
+    options.rings = kModelRings;
     group = std::make_unique<RankGroup>(backends, options);
+    other = std::make_unique<OtherBuffer>(*backend, options.generation);
   }
   // A rank has found a difference: nobody waits for it.
   void Stop() {
@@ -58,8 +98,11 @@ struct ModelGroup {
   std::vector<ExpertBits> experts;
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<RankGroup> group;
+  std::unique_ptr<OtherBuffer> other;
   uint64_t generation = 6;
   std::atomic<bool> failed = false;
+  // What each rank says to the others when they meet, this time or the next.
+  std::array<std::array<bool, kModelGeometry.ranks>, 2> said = {};
   std::barrier<> meeting{kModelGeometry.ranks};
 };
 

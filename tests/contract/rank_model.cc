@@ -31,7 +31,24 @@ void RankModel::Step() {
                                      &RankModel::Materialise,
                                      &RankModel::Materialise,
                                      &RankModel::LoadHome,
-                                     &RankModel::Others};
+                                     &RankModel::Others,
+                                     &RankModel::DispatchToSlot,
+                                     &RankModel::DispatchToSlot,
+                                     &RankModel::DispatchToSlot,
+                                     &RankModel::DeclineSlot,
+                                     &RankModel::RunExpertsOfSlot,
+                                     &RankModel::RunExpertsOfSlot,
+                                     &RankModel::RunExpertsOfSlot,
+                                     &RankModel::RunExpertsOfSlot,
+                                     &RankModel::CombineSlot,
+                                     &RankModel::CombineSlot,
+                                     &RankModel::CombineSlot,
+                                     &RankModel::AcquireExpertOutput,
+                                     &RankModel::ReleaseSlot,
+                                     &RankModel::ReleaseSlot,
+                                     &RankModel::ReadSlot,
+                                     &RankModel::ProbeSlot,
+                                     &RankModel::OthersOfSlots};
   (this->*kCommandsOf[kind % std::size(kCommandsOf)])();
 }
 
@@ -50,7 +67,7 @@ void RankModel::Dispatch() {
 
 void RankModel::DispatchWithPlan() {
   const bool weighs = Chance(2);
-  const int plan = DrawRecent(plans_);
+  const int plan = DrawPlan();
   const absl::Status status = path().DispatchWithPlan(next_, HandleOf(plan), DrawInput(weighs), {});
   if (!AgreeAll("dispatch with plan", status, CollectiveEnd(Lives(plan) && !prepared_))) return;
   const bool kept = weights_ == plan;
@@ -60,7 +77,7 @@ void RankModel::DispatchWithPlan() {
 }
 
 void RankModel::Prefetch() {
-  const int plan = DrawRecent(plans_);
+  const int plan = DrawPlan();
   const Home wanted = {Draw(2), static_cast<uint64_t>(1 + Draw(2))};
   const ExpertWeights weights = shared_.store->WeightsOf(rank_, wanted.layer, wanted.version);
   const absl::Status status = path().PrefetchWeights(next_, HandleOf(plan), weights);
@@ -92,7 +109,7 @@ bool RankModel::WeightsFit(int plan, const Home& wanted) const {
 }
 
 void RankModel::RunExperts() {
-  const int plan = DrawRecent(plans_);
+  const int plan = DrawPlan();
   const Home wanted = {Draw(2), static_cast<uint64_t>(1 + Draw(2))};
   const bool weighs = Chance(2);
   const bool in_place = Chance(2);
@@ -110,7 +127,7 @@ void RankModel::RunExperts() {
 }
 
 void RankModel::Combine() {
-  const int plan = DrawRecent(plans_);
+  const int plan = DrawPlan();
   const bool in_place = !Chance(3);
   const bool weighs = Chance(2);
   const std::vector<BFloat16> outside(static_cast<size_t>(kModelGeometry.logical_rows()) *
@@ -224,6 +241,7 @@ void RankModel::NewGeneration() {
   next_ = Sequence(1);
   Overwritten();
   source_ = kNone;
+  MeetOtherBuffer();
 }
 
 }  // namespace perigee

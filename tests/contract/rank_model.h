@@ -7,13 +7,16 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/buffer_rings.h"
 #include "kernels/direct_publication.h"
 #include "kernels/owner_source.h"
 #include "tests/contract/model_group.h"
@@ -26,17 +29,26 @@ class RankModel {
       : shared_(shared), rank_(rank), random_(seed), homes_{{{0, 1}, {0, 1}}} {}
 
   void Run(int commands) {
+    MeetOtherBuffer();
     for (int i = 0; i < commands && !shared_.failed; ++i) {
       text_ = absl::StrCat("rank ", rank_, ", command ", i, ": ");
       Step();
     }
     shared_.meeting.arrive_and_drop();
   }
-  // By how commands ended: done, refused, cancelled, stale weights.
-  const std::array<int, 4>& ends() const { return ends_; }
+  // By how commands ended: done, refused, cancelled, failed, no slot left.
+  const std::array<int, 5>& ends() const { return ends_; }
+  // Of commands on slots, how often each has ended with these words (rank_model_slots.cc).
+  using Ending = std::pair<std::string_view, std::string_view>;
+  static const std::vector<Ending>& SlotEndings();
+  int Count(const Ending& ending) const {
+    const auto found = seen_.find(ending);
+    return found == seen_.end() ? 0 : found->second;
+  }
 
  private:
   static constexpr int kNone = -1;
+  static constexpr int kOther = -2;  // of another buffer
   using Code = absl::StatusCode;
 
   struct Plan {
@@ -58,6 +70,27 @@ class RankModel {
     friend bool operator==(const Home&, const Home&) = default;
   };
 
+  // How a command must end, and what it then says.
+  struct Verdict {
+    Code code = Code::kOk;
+    const char* words = "";
+  };
+  // An acquisition of a slot.
+  struct Taken {
+    RingSlot slot;
+    int plan = kNone;
+    int weights = kNone;  // the plan, where row weights lie with the rows
+    bool released = false;
+    bool passed = true;  // the last read, of what is released
+    ReleaseWord word = ReleaseWord();
+    std::vector<BFloat16> rows = {};  // what must lie there until it is released
+  };
+  struct Ring {
+    std::vector<Taken> taken;  // all of this generation
+    std::vector<int> last;     // in `taken`, of each slot; none where that was undone
+    int next = 0;
+  };
+
   int Draw(int below) { return std::uniform_int_distribution<int>(0, below - 1)(random_); }
   bool Chance(int of) { return Draw(of) == 0; }
   template <typename T>
@@ -68,10 +101,11 @@ class RankModel {
   DataPath& path() { return shared_.group->path(rank_); }
   DirectPublication& publication() { return *path().publication(); }
   OwnerSource& source() { return *path().source(); }
-  bool Lives(int plan) const {
-    return plan != kNone && plans_[plan].generation == shared_.generation;
+  bool Lives(int plan) const { return plan >= 0 && plans_[plan].generation == shared_.generation; }
+  PlanPtr HandleOf(int plan) const {
+    return plan == kNone ? nullptr : plan == kOther ? other_plan_ : plans_[plan].handle;
   }
-  PlanPtr HandleOf(int plan) const { return plan == kNone ? nullptr : plans_[plan].handle; }
+  int DrawPlan() { return Chance(8) ? kOther : DrawRecent(plans_); }
   TargetPtr TargetOf(int target) const {
     return target == kNone ? nullptr : targets_[target].handle;
   }
@@ -94,17 +128,23 @@ class RankModel {
       return false;
     }
     const bool is_ok = expected == Code::kOk;
-    ++ends_[is_ok                                ? 0
-            : expected == Code::kInvalidArgument ? 1
-            : expected == Code::kCancelled       ? 2
-                                                 : 3];
+    ++ends_[is_ok                                  ? 0
+            : expected == Code::kInvalidArgument   ? 1
+            : expected == Code::kCancelled         ? 2
+            : expected == Code::kResourceExhausted ? 4
+                                                   : 3];
     return is_ok;
   }
   // The same of a collective operation; one that was not refused has used its sequence.
   bool AgreeAll(const char* what, const absl::Status& status, Code expected) {
-    if (expected != Code::kInvalidArgument) next_ = next_.Next();
+    const bool refused = expected == Code::kInvalidArgument || expected == Code::kResourceExhausted;
+    if (!refused) next_ = next_.Next();
     return Agree(what, status, expected);
   }
+
+  // The same of a command on slots, local or collective.
+  bool AgreeSaying(const char* what, const absl::Status& status, const Verdict& expected,
+                   bool collective);
 
   void Step();
   DispatchInput DrawInput(bool weighs);
@@ -136,13 +176,44 @@ class RankModel {
   }
   bool WeightsFit(int plan, const Home& wanted) const;
 
+  // Slots (rank_model_slots.cc).
+  BufferRings& rings() { return *path().rings(); }
+  Ring& RingOf(RingKind kind) { return rings_[static_cast<int>(kind)]; }
+  RingId OwnRing(RingKind kind) const {
+    return {kind, BufferId(3), Generation(shared_.generation), RankId(rank_)};
+  }
+  void MeetOtherBuffer();
+  bool SayTheSame(bool word);
+  RingSlot DrawSlot(RingKind kind);
+  int DrawPlanOf(const RingSlot& slot);
+  Taken* Find(const RingSlot& slot);
+  Verdict SlotEnd(const RingSlot& slot);
+  Verdict AcquireEnd(RingKind kind);
+  Verdict PlanEnd(int plan) const;
+  Verdict ExpertsEnd(const RingSlot& slot, int plan, bool weighs, int to, bool fits);
+  BFloat16* OutputOf(const RingSlot& slot, int to, std::vector<BFloat16>& outside);
+  void Acquired(const RingSlot& slot, uint64_t identity, int plan, int weights);
+  void Undone(RingKind kind);
+  void PassWord(Taken& taken);
+  void Released(const RingSlot& slot, bool passed);
+  void DispatchToSlot();
+  void RunExpertsOfSlot();
+  void CombineSlot();
+  void DeclineSlot();
+  void AcquireExpertOutput();
+  void ReleaseSlot();
+  void ReadSlot();
+  void ProbeSlot();
+  void OthersOfSlots();
+
   ModelGroup& shared_;
   const int32_t rank_;
   std::mt19937_64 random_;
   std::string text_;
   Sequence next_{1};
   bool cancels_ = false;
-  std::array<int, 4> ends_ = {};
+  std::array<int, 5> ends_ = {};
+  std::map<Ending, int> seen_;
 
   std::vector<Plan> plans_;
   std::vector<Target> targets_;
@@ -157,7 +228,11 @@ class RankModel {
   struct Slot {
     Home weights;
     int32_t expert = kNone;
-  } slot_;  // of this rank, the only one
+  } slot_;                     // of this rank, the only one
+  std::array<Ring, 2> rings_;  // by kind
+  RingSlot other_slot_;        // of another buffer
+  PlanPtr other_plan_;         // likewise
+  int meetings_ = 0;
 };
 
 }  // namespace perigee
