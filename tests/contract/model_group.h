@@ -17,15 +17,22 @@
 #include "kernels/host/host_backend.h"
 #include "kernels/layout/shard_layout.h"
 #include "tests/contract/expert_store.h"
+#include "tests/contract/gradient_store.h"
 #include "tests/contract/rank_group.h"
 #include "tests/contract/test_data.h"
 
 namespace perigee {
 
 inline constexpr Geometry kModelGeometry = {
-    .ranks = 2, .experts = 4, .tokens = 4, .topk = 2, .slots = 1, .token_padding = 2};
+    .ranks = 2, .experts = 4, .tokens = 4, .topk = 2, .slots = 2, .token_padding = 2};
 inline constexpr WeightsShape kModelShape = {8, 8};
 inline constexpr int kModelInputs = 6;
+// Of some generations, with fewer slots than a reduction of gradients needs.
+constexpr Geometry ModelGeometryOf(uint64_t generation) {
+  Geometry geometry = kModelGeometry;
+  if (generation % 4 == 0) geometry.slots = 1;
+  return geometry;
+}
 inline constexpr RingOptions kModelRings = {.dispatch_slots = 3, .expert_slots = 2};
 
 // The same ranks' data paths of another buffer, with a ring of one slot.
@@ -60,24 +67,34 @@ class OtherBuffer {
   std::vector<std::unique_ptr<DataPath>> paths_;  // [R]
 };
 
+// To the experts of one rank, so that the others help it.
+inline void SendAllTo(int32_t rank, GroupInput& input) {
+  const int32_t experts = kModelGeometry.experts_per_rank();
+  for (int32_t& expert : input.topk_experts) expert = rank * experts + expert % experts;
+}
+
 // Changed by rank 0 while all wait.
 struct ModelGroup {
   explicit ModelGroup(uint64_t seed) : random(seed) {
     for (int i = 0; i < kModelInputs; ++i) {
-      inputs.push_back(NamedInputs(PlainGroup(random, kModelGeometry), kModelShape.hidden, i));
+      GroupInput input = PlainGroup(random, kModelGeometry);
+      if (i < kModelGeometry.ranks) SendAllTo(i, input);
+      inputs.push_back(NamedInputs(input, kModelShape.hidden, i));
     }
     const std::vector<BFloat16> zeros(kModelShape.matrix_elements());
     experts.assign(kModelGeometry.experts, {zeros, zeros, zeros});
     store =
         std::make_unique<ExpertStore>(backends, kModelGeometry, kModelShape, /*own_mappings=*/true);
     store->Load(0, 1, experts);
+    gradients = std::make_unique<GradientStore>(backends, kModelGeometry, kModelShape,
+                                                /*own_mappings=*/true);
     Renew();
   }
   void Renew() {
     RankGroupOptions options;
-    options.geometry = kModelGeometry;
+    options.geometry = ModelGeometryOf(++generation);
     options.hidden = kModelShape.hidden;
-    options.generation = Generation(++generation);
+    options.generation = Generation(generation);
     options.sources = true;
     options.rings = kModelRings;
     group = std::make_unique<RankGroup>(backends, options);
@@ -97,6 +114,7 @@ struct ModelGroup {
   std::vector<std::vector<RankInput>> inputs;
   std::vector<ExpertBits> experts;
   std::unique_ptr<ExpertStore> store;
+  std::unique_ptr<GradientStore> gradients;
   std::unique_ptr<RankGroup> group;
   std::unique_ptr<OtherBuffer> other;
   uint64_t generation = 6;

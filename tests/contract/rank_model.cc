@@ -48,7 +48,9 @@ void RankModel::Step() {
                                      &RankModel::ReleaseSlot,
                                      &RankModel::ReadSlot,
                                      &RankModel::ProbeSlot,
-                                     &RankModel::OthersOfSlots};
+                                     &RankModel::OthersOfSlots,
+                                     &RankModel::ReduceGradients,
+                                     &RankModel::ReduceGradients};
   (this->*kCommandsOf[kind % std::size(kCommandsOf)])();
 }
 
@@ -82,28 +84,36 @@ void RankModel::Prefetch() {
   const ExpertWeights weights = shared_.store->WeightsOf(rank_, wanted.layer, wanted.version);
   const absl::Status status = path().PrefetchWeights(next_, HandleOf(plan), weights);
   Code expected = CollectiveEnd(Lives(plan));
-  const int32_t expert = Lives(plan) ? plans_[plan].tensors.experts_to_copy[rank_] : kNone;
-  const bool fits = expert == kNone || homes_[kModelGeometry.home_rank(expert)] == wanted;
-  if (expected == Code::kOk && !fits) expected = Code::kFailedPrecondition;
+  if (expected == Code::kOk) {
+    const int slots = shared_.group->geometry().slots;
+    for (int slot = 0; slot < slots; ++slot) {
+      const int32_t expert = plans_[plan].tensors.experts_to_copy[rank_ * slots + slot];
+      if (expert == kNone) continue;
+      const bool fits = homes_[kModelGeometry.home_rank(expert)] == wanted;
+      slots_[slot] = fits ? Slot{wanted, expert} : Slot();
+      if (!fits) expected = Code::kFailedPrecondition;
+    }
+  }
   AgreeAll("prefetch", status, expected);
-  if (expected == Code::kFailedPrecondition) slot_ = {};
-  if (expected == Code::kOk && expert != kNone) slot_ = {wanted, expert};
 }
 
 // Whether the homes and the slot that the plan's rows on this rank use hold what is wanted.
 bool RankModel::WeightsFit(int plan, const Home& wanted) const {
   const PlanTensors& tensors = plans_[plan].tensors;
   int32_t begin = 0;
-  for (int32_t group = 0; group < kModelGeometry.groups(); ++group) {
+  const Geometry& geometry = shared_.group->geometry();
+  for (int32_t group = 0; group < geometry.groups(); ++group) {
     const int32_t end = tensors.cu_seqlens[group];
     const bool used = end - begin > tensors.zero_fill_ranges[2 * group + 1];
     begin = end;
     if (!used) continue;
-    const bool in_slot = group >= kModelGeometry.experts;
-    if (in_slot && (slot_.weights != wanted || slot_.expert != tensors.experts_to_copy[rank_])) {
-      return false;
+    if (group < geometry.experts) {
+      if (homes_[geometry.home_rank(group)] != wanted) return false;
+      continue;
     }
-    if (!in_slot && homes_[kModelGeometry.home_rank(group)] != wanted) return false;
+    const int32_t slot = group - geometry.experts;
+    const int32_t expert = tensors.experts_to_copy[rank_ * geometry.slots + slot];
+    if (slots_[slot].weights != wanted || slots_[slot].expert != expert) return false;
   }
   return true;
 }
@@ -236,6 +246,7 @@ void RankModel::LoadHome() {
 
 void RankModel::NewGeneration() {
   shared_.meeting.arrive_and_wait();
+  old_plan_ = static_cast<int>(plans_.size()) - 1;
   if (rank_ == 0 && !shared_.failed) shared_.Renew();
   shared_.meeting.arrive_and_wait();
   next_ = Sequence(1);

@@ -26,7 +26,9 @@ namespace perigee {
 class RankModel {
  public:
   RankModel(ModelGroup& shared, int32_t rank, uint64_t seed)
-      : shared_(shared), rank_(rank), random_(seed), homes_{{{0, 1}, {0, 1}}} {}
+      : shared_(shared), rank_(rank), random_(seed), homes_{{{0, 1}, {0, 1}}} {
+    ClearGradients();
+  }
 
   void Run(int commands) {
     MeetOtherBuffer();
@@ -38,9 +40,9 @@ class RankModel {
   }
   // By how commands ended: done, refused, cancelled, failed, no slot left.
   const std::array<int, 5>& ends() const { return ends_; }
-  // Of commands on slots, how often each has ended with these words (rank_model_slots.cc).
+  // Of commands on slots and gradients, how often each has ended with these words (model_words.h).
   using Ending = std::pair<std::string_view, std::string_view>;
-  static const std::vector<Ending>& SlotEndings();
+  static const std::vector<Ending>& Endings();
   int Count(const Ending& ending) const {
     const auto found = seen_.find(ending);
     return found == seen_.end() ? 0 : found->second;
@@ -105,7 +107,12 @@ class RankModel {
   PlanPtr HandleOf(int plan) const {
     return plan == kNone ? nullptr : plan == kOther ? other_plan_ : plans_[plan].handle;
   }
-  int DrawPlan() { return Chance(8) ? kOther : DrawRecent(plans_); }
+  // Mostly one that lives.
+  int DrawPlan() {
+    const int kind = Draw(16);
+    const int recent = DrawRecent(plans_);
+    return kind < 2 ? kOther : kind == 2 ? old_plan_ : recent;
+  }
   TargetPtr TargetOf(int target) const {
     return target == kNone ? nullptr : targets_[target].handle;
   }
@@ -142,7 +149,7 @@ class RankModel {
     return Agree(what, status, expected);
   }
 
-  // The same of a command on slots, local or collective.
+  // The same of a command on slots or gradients, local or collective.
   bool AgreeSaying(const char* what, const absl::Status& status, const Verdict& expected,
                    bool collective);
 
@@ -206,6 +213,12 @@ class RankModel {
   void ProbeSlot();
   void OthersOfSlots();
 
+  // Gradients (rank_model_gradients.cc).
+  void ReduceGradients();
+  void ClearGradients();
+  GradientValues GradientsOf(int32_t rank) const;
+  void Reduced(const PlanTensors& tensors);
+
   ModelGroup& shared_;
   const int32_t rank_;
   std::mt19937_64 random_;
@@ -228,11 +241,16 @@ class RankModel {
   struct Slot {
     Home weights;
     int32_t expert = kNone;
-  } slot_;                     // of this rank, the only one
-  std::array<Ring, 2> rings_;  // by kind
-  RingSlot other_slot_;        // of another buffer
-  PlanPtr other_plan_;         // likewise
+  };
+  std::array<Slot, kModelGeometry.slots> slots_;  // of this rank
+  std::array<Ring, 2> rings_;                     // by kind
+  RingSlot other_slot_;                           // of another buffer
+  PlanPtr other_plan_;                            // likewise
+  int old_plan_ = kNone;                          // of the generation before
   int meetings_ = 0;
+  GradientValues sums_;  // of this rank's own experts; its slots are not used
+  // What the elements of each rank's slots begin with; 0: they are clear.
+  std::array<std::array<int, kModelGeometry.slots>, kModelGeometry.ranks> slot_gradients_ = {};
 };
 
 }  // namespace perigee

@@ -2,18 +2,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/contract/model_words.h"
 #include "tests/contract/rank_model.h"
-#include "tests/contract/slot_words.h"
 
 namespace perigee {
 
-const std::vector<RankModel::Ending>& RankModel::SlotEndings() {
+const std::vector<RankModel::Ending>& RankModel::Endings() {
   static const auto& endings = *new std::vector<Ending>([] {
     std::vector<Ending> made = {
         {"dispatch to a slot", ""},
         {"dispatch to a slot", kNotReleased},
         {"dispatch to a slot", kPrepared},
         {"dispatch to a slot", kPlan},
+        {"dispatch to a slot", kOtherBuffer},
         {"dispatch to a slot", kCancel},
         {"dispatch to a slot", kDeclined},
         {"experts of a slot", ""},
@@ -23,6 +24,7 @@ const std::vector<RankModel::Ending>& RankModel::SlotEndings() {
         {"experts of a slot", kInShard},
         {"experts of a slot", kPrepared},
         {"experts of a slot", kPlan},
+        {"experts of a slot", kOtherBuffer},
         {"experts of a slot", kOtherPlan},
         {"experts of a slot", kStale},
         {"combine of a slot", ""},
@@ -33,6 +35,7 @@ const std::vector<RankModel::Ending>& RankModel::SlotEndings() {
         {"combine of a slot", kCancel},
         {"acquire", ""},
         {"acquire", kPlan},
+        {"acquire", kOtherBuffer},
         {"acquire", kNotReleased},
         {"release", ""},
         {"release by a word", ""},
@@ -40,6 +43,12 @@ const std::vector<RankModel::Ending>& RankModel::SlotEndings() {
         {"memory", ""},
         {"release on a stream", kNoStreams},
         {"release all", ""},
+        {"reduce gradients", ""},
+        {"reduce gradients", kSums},
+        {"reduce gradients", kPlan},
+        {"reduce gradients", kOtherBuffer},
+        {"reduce gradients", kFewSlots},
+        {"reduce gradients", kCancel},
     };
     for (const char* what :
          {"experts of a slot", "combine of a slot", "release", "release by a word", "memory"}) {
@@ -145,7 +154,7 @@ RankModel::Verdict RankModel::AcquireEnd(RingKind kind) {
 
 RankModel::Verdict RankModel::PlanEnd(int plan) const {
   if (Lives(plan)) return {};
-  return {Code::kInvalidArgument, kPlan};
+  return {Code::kInvalidArgument, plan == kOther ? kOtherBuffer : kPlan};
 }
 
 // It is told how the slot is named, and what lies there until it is released.

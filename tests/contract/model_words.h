@@ -1,6 +1,7 @@
-// How commands on slots end in the model of lifetimes (rank_model_slots.cc): parts of what is said.
-#ifndef PERIGEE_TESTS_CONTRACT_SLOT_WORDS_H_
-#define PERIGEE_TESTS_CONTRACT_SLOT_WORDS_H_
+// How commands on slots and gradients end in the model of lifetimes (rank_model.h): parts of what
+// is said.
+#ifndef PERIGEE_TESTS_CONTRACT_MODEL_WORDS_H_
+#define PERIGEE_TESTS_CONTRACT_MODEL_WORDS_H_
 
 #include <cstddef>
 
@@ -27,6 +28,9 @@ inline constexpr char kDeclined[] = "declined";
 inline constexpr char kItself[] = "is the slot that they read";
 inline constexpr char kInShard[] = "in the shard";
 inline constexpr char kStale[] = "version";
+inline constexpr char kOtherBuffer[] = "buffer 4, ";
+inline constexpr char kFewSlots[] = "expected at least E/R";
+inline constexpr char kSums[] = "sums";  // said by nobody: some were not empty
 inline constexpr char kNoStreams[] = "has no streams";
 
 // Of one slot.
@@ -36,4 +40,4 @@ inline size_t SlotElements() {
 
 }  // namespace perigee
 
-#endif  // PERIGEE_TESTS_CONTRACT_SLOT_WORDS_H_
+#endif  // PERIGEE_TESTS_CONTRACT_MODEL_WORDS_H_
