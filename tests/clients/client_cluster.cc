@@ -108,16 +108,12 @@ void ExpectRows(const SmallLayer& layer, const RankClient& client) {
   }
 }
 
-// Workers and clients of all ranks are streams of this process: each needs a hardware queue of its
-// own, or what waits for a kernel stands before it in the same queue. CUDA looks when it is first
-// asked for devices, as fixtures do ahead of any cluster.
-[[maybe_unused]] const bool kQueuesAreSet = [] {
+}  // namespace
+
+void SeparateHardwareQueues() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", /*overwrite=*/0);
-  return true;
-}();
-
-}  // namespace
+}
 
 std::string NameOf(Way way) {
   switch (way) {

@@ -29,6 +29,11 @@ enum class Way { kRemote, kLocal, kEmbedded };
 std::string NameOf(Way way);
 inline void PrintTo(Way way, std::ostream* out) { *out << NameOf(way); }
 
+// Workers and clients of all ranks are streams of this process: each needs a hardware queue of its
+// own, or what waits for a kernel stands before it in the same queue. Before CUDA is asked for
+// anything, devices included.
+void SeparateHardwareQueues();
+
 class ClientCluster {
  public:
   static constexpr int32_t kRanks = 3;

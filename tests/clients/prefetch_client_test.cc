@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/device/stream.h"
 #include "tests/clients/rank_client_fixture.h"
 
 namespace perigee {
@@ -98,19 +97,17 @@ TEST_P(PrefetchClientTest, ItsEndCoversTheDispatchOfItsProgram) {
 TEST_P(PrefetchClientTest, AStreamThatWaitsForItIsBehindTheDispatch) {
   if (clients_[0]->memory().device < 0) GTEST_SKIP() << "no streams where memory is the host's";
   // Ahead: what is made for a stream's first use may wait for the device, and so for other ranks.
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<PooledStream>> streams;
   for (const std::unique_ptr<RankClient>& client : clients_) {
-    auto stream = Stream::Create(client->memory().device);
-    ASSERT_TRUE(stream.ok()) << stream.status();
-    streams.push_back(*std::move(stream));
-    ASSERT_TRUE(client->SubmitBehind(streams.back()->get(), LocalEmpty{}).ok());
+    streams.push_back(TakeStream(client->memory().device));
+    ASSERT_TRUE(client->SubmitBehind((*streams.back())->get(), LocalEmpty{}).ok());
   }
   ExpectCovered([&](int32_t rank) {
-    CUstream_st* const raw = streams[rank]->get();
+    CUstream_st* const raw = (*streams[rank])->get();
     const auto first = clients_[rank]->SubmitProgramBehind(raw, DispatchAndPrefetch(rank));
     ASSERT_TRUE(first.ok()) << first.status();
     ASSERT_TRUE(clients_[rank]->MakeWait(raw, *first + 1).ok());
-    EXPECT_TRUE(streams[rank]->Synchronize().ok());
+    EXPECT_TRUE((*streams[rank])->Synchronize().ok());
     ExpectEndsWell(rank, *first + 1, kLong);
   });
 }

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/device/device_info.h"
+#include "kernels/device/stream_pool.h"
 #include "tests/clients/client_cluster.h"
 
 namespace perigee {
@@ -28,6 +29,7 @@ class RankClientTest : public ::testing::TestWithParam<Kind> {
  protected:
   RankClientTest() : random_(TestSeed()), layer_(kRanks, random_()) {}
   void SetUp() override {
+    SeparateHardwareQueues();
     const CudaDevices devices = QueryCudaDevices();
     if (GetParam().backend == "cuda" && devices.devices.empty()) {
       GTEST_SKIP() << DescribeCudaDevices(devices);
@@ -63,6 +65,12 @@ class RankClientTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<ClientCluster> cluster_;
   std::vector<std::unique_ptr<RankClient>> clients_;
 };
+
+// One that waits and shared a worker's hardware queue would hold that up, too: streams of tests
+// come from where those of the workers do.
+inline std::unique_ptr<PooledStream> TakeStream(int device) {
+  return *PooledStream::Take(device, StreamPriority::kNormal);
+}
 
 inline std::vector<Kind> EveryWay() {
   std::vector<Kind> kinds;

@@ -13,7 +13,6 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/device/stream.h"
 #include "tests/clients/rank_client_fixture.h"
 
 namespace perigee {
@@ -352,17 +351,15 @@ TEST_P(RankClientTest, StreamsAndCommandsWaitForEachOther) {
     return;
   }
   // Ahead: what is made for a stream's first use may wait for the device, and so for other ranks.
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::unique_ptr<PooledStream>> streams;
   for (const std::unique_ptr<RankClient>& client : clients_) {
-    auto stream = Stream::Create(client->memory().device);
-    ASSERT_TRUE(stream.ok()) << stream.status();
-    streams.push_back(*std::move(stream));
-    ASSERT_TRUE(client->SubmitBehind(streams.back()->get(), LocalEmpty{}).ok());
+    streams.push_back(TakeStream(client->memory().device));
+    ASSERT_TRUE(client->SubmitBehind((*streams.back())->get(), LocalEmpty{}).ok());
   }
   OnEveryRank([&](int32_t rank) {
     RankClient& client = *clients_[rank];
     const RankMemory memory = client.memory();
-    CUstream_st* const raw = streams[rank]->get();
+    CUstream_st* const raw = (*streams[rank])->get();
     const int32_t tokens = WriteTokensOf(rank);
     const auto dispatched = client.SubmitBehind(raw, LocalDispatch{kPlan, tokens, true});
     ASSERT_TRUE(dispatched.ok()) << dispatched.status();
@@ -370,7 +367,7 @@ TEST_P(RankClientTest, StreamsAndCommandsWaitForEachOther) {
     const auto combined = client.SubmitBehind(raw, LocalCombine{kPlan, true});
     ASSERT_TRUE(combined.ok()) << combined.status();
     ASSERT_TRUE(client.MakeWait(raw, *combined).ok());
-    EXPECT_TRUE(streams[rank]->Synchronize().ok());
+    EXPECT_TRUE((*streams[rank])->Synchronize().ok());
     const auto done = client.Wait(*combined, kNoTime);
     ASSERT_TRUE(done.ok()) << done.status();
     EXPECT_TRUE(done->status.ok()) << done->status;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,20 +23,32 @@ Value Need(absl::StatusOr<Value> value) {
   return *std::move(value);
 }
 
+// In a copy: the coordinator has the database to itself. What it writes in the middle of one, as it
+// seldom does here, makes that copy useless, and the next one serves.
+absl::optional<StoredIssue> FindIssue(const std::string& data_dir, const std::string& request) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const ScratchDirectory copy;
+    for (const auto& file : std::filesystem::directory_iterator(data_dir)) {
+      const std::filesystem::path name = file.path().filename();
+      if (!absl::StrContains(name.string(), "sqlite")) continue;
+      std::error_code ignored;  // a file that is gone by now
+      std::filesystem::copy(file.path(), std::filesystem::path(copy.path()) / name, ignored);
+    }
+    const auto store = SqliteStore::Open(copy.path());
+    if (!store.ok()) continue;
+    auto stored = (*store)->FindIssue(request);
+    if (stored.ok() && stored->has_value()) return *std::move(stored);
+  }
+  return absl::nullopt;
+}
+
 }  // namespace
 
 TokenSigner RankTokenSigner(ClientCluster& cluster, int32_t rank) {
   // An issue leads to the salt of its generation.
   const std::string request = absl::StrCat("signer-of-rank-", rank);
   Need(cluster.client().IssueTokens(cluster.buffer(), Generation(), RankId(rank), 1, request));
-  // A copy: the coordinator has the database to itself. Nothing is written there now.
-  const ScratchDirectory copy;
-  for (const auto& file : std::filesystem::directory_iterator(cluster.data_dir())) {
-    if (!absl::StrContains(file.path().filename().string(), "sqlite")) continue;
-    std::filesystem::copy(file.path(), std::filesystem::path(copy.path()) / file.path().filename());
-  }
-  const auto store = Need(SqliteStore::Open(copy.path()));
-  const absl::optional<StoredIssue> stored = Need(store->FindIssue(request));
+  const absl::optional<StoredIssue> stored = FindIssue(cluster.data_dir(), request);
   PERIGEE_CHECK(stored.has_value());
   const TokenIssue& issue = stored->issue;
   // It is there: nothing is made of the zeros.

@@ -10,7 +10,6 @@
 #include "kernels/device/caller_stream.h"
 #include "kernels/device/captured_graph.h"
 #include "kernels/device/private_device_memory.h"
-#include "kernels/device/stream_pool.h"
 #include "tests/clients/rings_client_fixture.h"
 
 namespace perigee {
@@ -20,11 +19,6 @@ using ::testing::HasSubstr;
 
 // What a dispatch that does not wait needs less than, on a GPU.
 constexpr absl::Duration kLongerThanADispatch = absl::Milliseconds(200);
-
-// They stand still: one that shared a worker's hardware queue would hold that up, too.
-std::unique_ptr<PooledStream> TakeStream(int device) {
-  return *PooledStream::Take(device, StreamPriority::kNormal);
-}
 
 // Where there are streams. One thread for all ranks: nothing here waits.
 class RingsStreamTest : public RingsClientTest {
