@@ -294,9 +294,9 @@ class DataPath {
   virtual absl::Status Barrier(Sequence sequence) = 0;
   // Local. Copies the first `rows` of this rank's rows in the shard, NvS / 2 at most, to where the
   // second half begins: what a plain copy takes, to hold the other operations against. The rows in
-  // the shards are undefined after it; of 0 rows they stay. Callers put barriers around it where a
-  // neighbour's rows are overwritten; with Transport::kNccl it then waits for that neighbour's
-  // part, which has as many rows as this one.
+  // the shards are undefined after it; of 0 rows they stay, and nothing else differs. Callers put
+  // barriers around it where a neighbour's rows are overwritten; with Transport::kNccl it then
+  // waits for that neighbour's part, which has as many rows as this one.
   virtual absl::Status ProbeCopy(CopyProbe probe, int64_t rows) = 0;
   // Takes this rank's part in the entry barrier of an operation that it refuses to launch (its
   // input is missing, an object is dead), whatever the operation is: all ranks leave at this

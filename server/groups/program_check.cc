@@ -82,12 +82,11 @@ class OperationCheck {
   }
   // How many rows there are to copy the workers know.
   OperationCheck& CopiesRows(const v1::ProbeCopyOperation& probe, int32_t ranks) {
-    if (probe.to_next_rank() && (probe.alone() || probe.rows_size() > 0)) {
-      Refuse(absl::StrCat(probe.alone() ? "alone" : "rows",
-                          " and to_next_rank are set, expected one of them at most"));
+    if (probe.to_next_rank() + probe.alone() + (probe.rows_size() > 0) > 1) {
+      Refuse("more than one of to_next_rank, alone and rows is set, expected one at most");
     } else if (probe.rows_size() != 0 && probe.rows_size() != ranks) {
-      Refuse(absl::StrCat("rows has ", probe.rows_size(),
-                          " of them, expected none or one of each of ", ranks, " ranks"));
+      Refuse(absl::StrCat("rows has ", probe.rows_size(), " values, expected none or ", ranks,
+                          ", one for each rank"));
     }
     return *this;
   }

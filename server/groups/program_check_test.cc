@@ -55,11 +55,13 @@ TEST(CheckProgram, RefusalsNameTheOperationAndWhatWasExpected) {
   };
   refused("", "0 operations", "expected 1 to");
   refused("operations { probe_copy { alone: true to_next_rank: true } }",
-          "operation 0 (probe_copy)", "expected one of them at most");
-  refused("operations { probe_copy { rows: 1 to_next_rank: true } }", "rows and to_next_rank",
-          "expected one of them at most");
-  refused("operations { probe_copy { rows: [ 1, 2, 3, 4, 5, 6, 7 ] } }", "rows has 7 of them",
-          "expected none or one of each");
+          "operation 0 (probe_copy)", "expected one at most");
+  refused("operations { probe_copy { rows: 1 to_next_rank: true } }", "(probe_copy)",
+          "expected one at most");
+  refused("operations { probe_copy { rows: 1 alone: true } }", "(probe_copy)",
+          "expected one at most");
+  refused("operations { probe_copy { rows: [ 1, 2, 3, 4, 5, 6, 7 ] } }", "rows has 7 values",
+          "one for each rank");
   refused("operations { barrier {} } iterations: -1", "iterations is -1", "expected 0 to");
   refused("operations { barrier {} } iterations: 1000000001", "1000000001", "expected 0 to");
   refused("operations { barrier {} } iterations: 10001 keep_durations: true",

@@ -121,13 +121,15 @@ class HostBench {
     const LocalReleaseSlot release{
         {read.index, read.identity}, LocalRing::kDispatchOutput, SlotRead::kByStream};
     std::thread serves([&] {
-      while (!IsRead(*page_, release)) {
-      }
+      const absl::Duration begin = Now();
+      while (!IsRead(*page_, release)) PERIGEE_CHECK(Now() - begin < kLong);
       word.Pass();
     });
     std::future<absl::Duration> ended = std::async(std::launch::async, [&] {
-      Need(rings().Release(Dispatch()));
-      return Now();
+      const RingSlot taken = Dispatch();
+      const absl::Duration end = Now();
+      Need(rings().Release(taken));
+      return end;
     });
     absl::SleepFor(kAwake);
     PERIGEE_CHECK(ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready);

@@ -1,9 +1,11 @@
 #include "tests/contract/test_data.h"
 
-#include <gtest/gtest.h>
-
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
+
+#include "gtest/gtest.h"
 
 namespace perigee {
 namespace {

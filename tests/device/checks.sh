@@ -69,7 +69,7 @@ measure_paths() {
       if [[ $routes == *:* ]]; then
         trace=.device/traces/${routes%:*}.safetensors
         if [[ ! -f $trace ]]; then
-          note_result "paths of $routes" "left out" 0 "packed without --traces"
+          ((process > 1)) || note_result "paths of $routes" "left out" 0 "packed without --traces"
           continue
         fi
         from=(--trace "$trace" --layer "${routes#*:}")

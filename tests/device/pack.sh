@@ -50,7 +50,7 @@ programs=(//client/cli:perigee //server:perigee-coordinator //worker:perigee-wor
 query=$("${bazel[@]}" query 'tests(//tests/contract/...) + tests(//kernels/device/...) + tests(//tests/device/...)')
 mapfile -t tests <<<"$query"
 tests+=(//tests/integration:{cuda_run_test,local_client_test,local_client_process} //tests/device:{launch,link,nccl}_bench)
-tests+=(//tests/bench:{command_ring,local_client}_bench)
+tests+=(//tests/bench:{command_ring,local_client,slot_mark}_bench)
 tests+=(//tests/clients:{rank_client,prefetch_client,publication_client,source_client,peer_store,rings_client}_test)
 tests+=(//tests/clients:{rings_stream,micro_batches}_test)
 "${bazel[@]}" build "${flags[@]}" "${tests[@]}" "${programs[@]}"

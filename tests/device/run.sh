@@ -207,7 +207,7 @@ with_cluster() {
     break
   done
   address=$(awk '$1 == "coordinator" { print $2 }' "$said")
-  check "$name" 120 "${@/#ADDRESS/$address}"
+  check "$name" 120 "${@/ADDRESS/$address}"
   cat "$log"
   kill "$up" 2>/dev/null || true
   for ((i = 0; i < 50; ++i)); do
@@ -224,6 +224,7 @@ run_attach() {
   with_cluster "local client, MPS" 1 .device/tests/local_client_bench ADDRESS 1 2000 --backend=cuda
   with_cluster "local client, S 4096, MPS" 1 .device/tests/local_client_bench ADDRESS 1 2000 \
     --backend=cuda --tokens=4096 --hidden=7168 --topk=8 --experts=64 --intermediate=64
+  with_cluster "a slot's mark, MPS" 1 .device/tests/slot_mark_bench 1000 --address=ADDRESS
   stop_mps
   check "local clients" 300 env -C .device/programs \
     PERIGEE_CLIENT_PROCESS="$PWD/.device/tests/local_client_process" \

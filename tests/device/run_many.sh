@@ -20,7 +20,8 @@ without NVLink multicast. Sections, all of them but paths by default:
   bench      dispatch, combine, prefetch and reduce of N workers at several shapes and numbers of SMs,
              and what links carry of a dispatch with nothing else in it
   paths      as of run.sh, a worker on each GPU; PERIGEE_PATH_RUNS (N:3) has RANKS:PROCESSES, RANKS
-             at most N. Not among those that run by default
+             at most N; PERIGEE_PATH_ROUTES and PERIGEE_PATH_ITERATIONS as there. Not among those that run
+             by default
   loss       ranks that are killed, stopped or never arrive, a process each, rank r on GPU r % N
 Prints a table last; exit status 0: everything passed. Logs go to DIR (default: a temporary one).
 With one GPU everything runs on it, and no link is used.

@@ -74,20 +74,28 @@ TEST_F(BenchRunTest, MeasuresEverythingShapeByShape) {
   EXPECT_TRUE(NothingLeft(absl::ZeroDuration())) << "when the command has ended";
 }
 
-// By routes that need a replica, as not all random ones do.
+// By routes that need a replica, as not all random ones do; plain copies of what it brings are left
+// out where they do not fit into half a shard.
 TEST_F(BenchRunTest, MovesRowsWeightsAndGradients) {
-  for (const auto& [what, last] :
-       {std::pair{"staged", "combine_staged"}, std::pair{"prefetch", "copy_back_to_back"},
-        std::pair{"reduce", "reduce_gradients"}}) {
-    const Result result = RunPerigee({"bench", what, "--shape", "S32,H64,K4,E16,I32", "--seed", "5",
+  struct Case {
+    const char *what, *shape, *last;
+  };
+  for (const Case& wanted :
+       {Case{"staged", "S32,H64,K4,E16,I32", "combine_staged"},
+        Case{"prefetch", "S32,H64,K4,E16,I32", "barrier_back_to_back"},
+        Case{"prefetch", "S32,H64,K4,E16,I8192", "prefetch_weights_back_to_back"},
+        Case{"reduce", "S32,H64,K4,E16,I32", "reduce_gradients"}}) {
+    const Result result = RunPerigee({"bench", wanted.what, "--shape", wanted.shape, "--seed", "5",
                                       "--iterations", "2", "--warmup", "1", "--json"});
     ASSERT_EQ(result.status, 0) << result.err;
     const auto json = ParseJson(result.out).fields();
     const auto& shape = json.at("shapes").list_value().values(0);
-    EXPECT_EQ(Operations(shape).back(), last);
+    EXPECT_EQ(Operations(shape).back(), wanted.last);
     const auto& measured = shape.struct_value().fields().at("operations").list_value();
     for (const auto& operation : measured.values()) {
-      EXPECT_GT(operation.struct_value().fields().at("total_bytes").number_value(), 0);
+      const auto& fields = operation.struct_value().fields();
+      if (fields.at("operation").string_value() == "barrier_back_to_back") continue;
+      EXPECT_GT(fields.at("total_bytes").number_value(), 0);
     }
   }
 }

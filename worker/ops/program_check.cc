@@ -35,16 +35,16 @@ absl::Status Check(const v1::ReduceGradientsOperation& reduce, const BufferShape
 }
 
 absl::Status Check(const v1::ProbeCopyOperation& probe, const BufferShape& shape) {
-  // The next rank would lose rows that it believes to have.
-  if (probe.to_next_rank() && (probe.alone() || probe.rows_size() > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        probe.alone() ? "alone" : "rows", " and to_next_rank are set, expected one at most"));
+  // To the next rank: it would lose rows that it believes to have.
+  if (probe.to_next_rank() + probe.alone() + (probe.rows_size() > 0) > 1) {
+    return absl::InvalidArgumentError(
+        "more than one of to_next_rank, alone and rows is set, expected one at most");
   }
   const int32_t ranks = shape.geometry.ranks;
   if (probe.rows_size() != 0 && probe.rows_size() != ranks) {
     return absl::InvalidArgumentError(absl::StrCat("rows has ", probe.rows_size(),
-                                                   " of them, expected none or one of each of ",
-                                                   ranks, " ranks"));
+                                                   " values, expected none or ", ranks,
+                                                   ", one for each rank"));
   }
   const int64_t half = shape.geometry.logical_rows() / 2;
   for (const int64_t rows : probe.rows()) {

@@ -130,9 +130,10 @@ TEST(ProgramCheckTest, WhatIsWrongIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(operations { reduce_gradients { plan: "p" layer: 2 } })", "layer is 2"},
       {"operations { reduce_gradients { layer: 1 } }", "plan ''"},
-      {"operations { probe_copy { alone: true to_next_rank: true } }", "alone and to_next_rank"},
-      {"operations { probe_copy { rows: 1 rows: 1 to_next_rank: true } }", "rows and to_next_rank"},
-      {"operations { probe_copy { rows: 1 } }", "rows has 1 of them, expected none or one of each"},
+      {"operations { probe_copy { alone: true to_next_rank: true } }", "expected one at most"},
+      {"operations { probe_copy { rows: 1 rows: 1 to_next_rank: true } }", "expected one at most"},
+      {"operations { probe_copy { rows: 1 rows: 1 alone: true } }", "expected one at most"},
+      {"operations { probe_copy { rows: 1 } }", "rows has 1 values, expected none or"},
       {"operations { probe_copy { rows: 0 rows: -1 } }", "rows has -1, expected 0 to NvS / 2"},
       {"operations { probe_copy { rows: 99999 rows: 1 } }", "rows has 99999, expected 0 to"},
       {R"(operations { prepare_publication { target: "t" tokens: "1" tokens: "2" } } iterations: 2)",

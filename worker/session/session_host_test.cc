@@ -68,6 +68,18 @@ TEST_F(SessionHostTest, ACopyGoesOverTheRows) {
   }
 }
 
+TEST_F(SessionHostTest, ARankThatCopiesNoRowsKeepsItsOwn) {
+  const std::vector<ProgramOutcome> outcomes = group_.Execute(R"pb(
+    operations { dispatch { hidden: "hidden" topk_experts: "topk" plan: "p" } }
+    operations { probe_copy { rows: [ 1, 0, 2 ] } }
+    operations { combine { plan: "p" output: "output" } }
+  )pb");
+  for (const int32_t rank : {0, 2}) {
+    EXPECT_EQ(outcomes[rank].status.reason(), "STALE_OBJECT") << outcomes[rank].status.message();
+  }
+  EXPECT_EQ(outcomes[1].status.reason(), "DECLINED") << "it had rows to combine";
+}
+
 // The same layer by direct publication, with the ranks' own tokens, then with one of a client.
 TEST_F(SessionHostTest, AWholeLayerByDirectPublicationComesOutRight) {
   std::string steps = kLayerProgram;

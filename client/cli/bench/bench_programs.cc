@@ -207,6 +207,12 @@ BackToBackProgram BackToBackCopies(const std::vector<std::vector<int64_t>>& rows
   return {"copy_back_to_back", builder.Take().program, count};
 }
 
+BackToBackProgram BackToBackBarriers(int32_t inputs) {
+  Builder builder;
+  for (int32_t i = 0; i < kRounds * inputs; ++i) builder.AddBarrier();
+  return {"barrier_back_to_back", builder.Take().program, kRounds * inputs};
+}
+
 BackToBackProgram BackToBackStep(int32_t inputs) {
   Builder builder;
   const int32_t count = kStepRounds * inputs;

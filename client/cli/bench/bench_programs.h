@@ -49,6 +49,8 @@ BackToBackProgram BackToBackPrefetch(int32_t inputs);
 // "copy_back_to_back": copies within the shards instead, each behind a barrier. rows: [inputs] of
 // [R], as many of each rank.
 BackToBackProgram BackToBackCopies(const std::vector<std::vector<int64_t>>& rows);
+// "barrier_back_to_back": as many barriers as those copies have, and nothing else.
+BackToBackProgram BackToBackBarriers(int32_t inputs);
 // A dispatch by saved plan and a combine are one step: a combine consumes its rows. An iteration
 // has as many operations as those of the others.
 BackToBackProgram BackToBackStep(int32_t inputs);

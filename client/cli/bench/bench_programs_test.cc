@@ -155,6 +155,15 @@ TEST(BackToBackPrograms, CopiesAreOfAsManyRowsAsTheirInputHas) {
   }
 }
 
+TEST(BackToBackPrograms, BarriersAreAsManyAsCopies) {
+  const BackToBackProgram barriers = BackToBackBarriers(2);
+  EXPECT_EQ(barriers.count, 8);
+  ASSERT_EQ(barriers.program.operations_size(), 8);
+  for (const v1::ProgramOperation& operation : barriers.program.operations()) {
+    EXPECT_TRUE(operation.has_barrier());
+  }
+}
+
 TEST(BackToBackPrograms, AStepDispatchesBeforeEveryCombineAndHasAnOutputForEach) {
   const BackToBackProgram step = BackToBackStep(2);
   EXPECT_EQ(step.count, 4);

@@ -57,9 +57,11 @@ absl::StatusOr<ShapeResult> BenchSession::Measure(const BenchShape& shape) {
   auto routes = BenchRouteInputs(options_.routes, shape, options_.ranks, options_.inputs);
   if (!routes.ok()) return routes.status();
   bench.routes = *std::move(routes);
-  auto plan = PlanGroup(GeometryOf(shape, options_.ranks), bench.routes[0], {});
-  if (!plan.ok()) return plan.status();
-  bench.plan = *std::move(plan);
+  for (const std::vector<int32_t>& routes : bench.routes) {
+    auto plan = PlanGroup(GeometryOf(shape, options_.ranks), routes, {});
+    if (!plan.ok()) return plan.status();
+    bench.plans.push_back(*std::move(plan));
+  }
 
   bench.result.home_imbalance = 0;
   for (const std::vector<int32_t>& routes : bench.routes) {
@@ -226,7 +228,7 @@ void BenchSession::Add(Bench& bench, const std::string& name, const std::vector<
 
 absl::Status BenchSession::MeasureCopy(Bench& bench) {
   CopyTimes& copy = bench.result.copy;
-  copy.rank_bytes = bench.plan.geometry().logical_rows() / 2 * bench.shape.row_bytes();
+  copy.rank_bytes = bench.plan().geometry().logical_rows() / 2 * bench.shape.row_bytes();
   auto times_ns = Execute(bench, CopyProgram(/*to_next_rank=*/false));
   if (!times_ns.ok()) return times_ns.status();
   copy.own_us = SpreadOf((*times_ns)[0]).median_us;
@@ -255,7 +257,7 @@ absl::Status BenchSession::MeasureDispatch(Bench& bench) {
   if (options_.wants("plan")) {
     Add(bench, "plan", Difference(planned_ns, saved_ns), absl::nullopt);
   }
-  const MovedBytes bytes = DispatchBytes(bench.plan, bench.shape.row_bytes());
+  const MovedBytes bytes = DispatchBytes(bench.plan(), bench.shape.row_bytes());
   Add(bench, "dispatch", planned_ns, bytes);
   Add(bench, "dispatch_saved_plan", saved_ns, bytes);
   return MeasureDispatchBackToBack(bench);
@@ -265,7 +267,7 @@ absl::Status BenchSession::MeasureDispatchBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackDispatch(options_.inputs);
   const auto planned_ns = Execute(bench, program);
   if (!planned_ns.ok()) return planned_ns.status();
-  Add(bench, program.name, *planned_ns, DispatchBytes(bench.plan, bench.shape.row_bytes()));
+  Add(bench, program.name, *planned_ns, DispatchBytes(bench.plan(), bench.shape.row_bytes()));
   absl::Status status = MeasureSavedPlanBackToBack(bench);
   if (!status.ok() || !options_.wants("plan")) return status;
   Add(bench, "plan_back_to_back", Difference(*planned_ns, bench.saved_plan_back_to_back_ns),
@@ -277,7 +279,7 @@ absl::Status BenchSession::MeasureSavedPlanBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackSavedPlan(options_.inputs);
   auto times_ns = Execute(bench, program);
   if (!times_ns.ok()) return times_ns.status();
-  Add(bench, program.name, *times_ns, DispatchBytes(bench.plan, bench.shape.row_bytes()));
+  Add(bench, program.name, *times_ns, DispatchBytes(bench.plan(), bench.shape.row_bytes()));
   bench.saved_plan_back_to_back_ns = *std::move(times_ns);
   return absl::OkStatus();
 }
@@ -289,7 +291,7 @@ absl::Status BenchSession::MeasureCombine(Bench& bench, RankTensors& tensors) {
   if (!times_ns.ok()) return times_ns.status();
   absl::Status status = CheckOutputs(bench, tensors);
   if (!status.ok() || !wanted) return status;
-  Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan, bench.shape.row_bytes()));
+  Add(bench, "combine", (*times_ns)[0], CombineBytes(bench.plan(), bench.shape.row_bytes()));
   status = MeasureStepBackToBack(bench);
   return status.ok() ? CheckOutputs(bench, tensors) : status;
 }
@@ -301,9 +303,9 @@ absl::Status BenchSession::MeasureStepBackToBack(Bench& bench) {
   const BackToBackProgram program = BackToBackStep(options_.inputs);
   const auto step_ns = Execute(bench, program);
   if (!step_ns.ok()) return step_ns.status();
-  Add(bench, program.name, *step_ns, StepBytes(bench.plan, bench.shape.row_bytes()));
+  Add(bench, program.name, *step_ns, StepBytes(bench.plan(), bench.shape.row_bytes()));
   Add(bench, "combine_back_to_back", Difference(*step_ns, bench.saved_plan_back_to_back_ns),
-      CombineBytes(bench.plan, bench.shape.row_bytes()));
+      CombineBytes(bench.plan(), bench.shape.row_bytes()));
   return absl::OkStatus();
 }
 
@@ -311,29 +313,15 @@ absl::Status BenchSession::MeasureStaged(Bench& bench, RankTensors& tensors) {
   const auto times_ns = Execute(bench, StagedProgram());
   if (!times_ns.ok()) return times_ns.status();
   const int64_t row_bytes = bench.shape.row_bytes();
-  Add(bench, "dispatch_staged", (*times_ns)[0], StagedDispatchBytes(bench.plan, row_bytes));
-  Add(bench, "combine_staged", (*times_ns)[1], StagedCombineBytes(bench.plan, row_bytes));
+  Add(bench, "dispatch_staged", (*times_ns)[0], StagedDispatchBytes(bench.plan(), row_bytes));
+  Add(bench, "combine_staged", (*times_ns)[1], StagedCombineBytes(bench.plan(), row_bytes));
   return CheckOutputs(bench, tensors);
-}
-
-absl::Status BenchSession::MeasureLayer(Bench& bench) {
-  const BenchProgram program = BenchLayerProgram(options_.inputs);
-  const auto times_ns = Execute(bench, program);
-  if (!times_ns.ok()) return times_ns.status();
-  const int64_t expert_bytes = bench.shape.expert_bytes();
-  for (size_t i = 0; i < program.timed.size(); ++i) {
-    const std::string& name = program.timed[i].name;
-    absl::optional<MovedBytes> bytes;
-    if (name == "prefetch_weights") bytes = PrefetchBytes(bench.plan, expert_bytes);
-    Add(bench, name, (*times_ns)[i], bytes);
-  }
-  return absl::OkStatus();
 }
 
 // Of rank 0, what the last iteration left.
 absl::Status BenchSession::CheckOutputs(Bench& bench, RankTensors& tensors) const {
   const BenchShape& shape = bench.shape;
-  const Geometry geometry = bench.plan.geometry();
+  const Geometry geometry = bench.plan().geometry();
   const int64_t tokens = std::min<int64_t>(kCheckedTokens, shape.tokens);
   for (int32_t input = 0; input < options_.inputs; ++input) {
     const auto plan = PlanGroup(geometry, bench.routes[input], {});

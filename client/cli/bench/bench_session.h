@@ -43,7 +43,8 @@ class BenchSession {
     BenchShape shape;
     std::string buffer;
     std::vector<std::vector<int32_t>> routes;  // [inputs] of [R, S, K]
-    GroupPlan plan;                            // of input 0: whose rows are counted
+    std::vector<GroupPlan> plans;              // [inputs]; rows are counted of the first
+    const GroupPlan& plan() const { return plans[0]; }
     int32_t dispatch_output_slots = 0;
     int32_t expert_output_slots = 0;
     // Of BackToBackSavedPlan, once measured.
@@ -68,8 +69,9 @@ class BenchSession {
   absl::Status MeasureStepBackToBack(Bench& bench);
   absl::Status MeasureStaged(Bench& bench, RankTensors& tensors);
   absl::Status MeasureLayer(Bench& bench);
-  absl::StatusOr<std::vector<GroupPlan>> PlanInputs(const Bench& bench) const;
   absl::Status MeasurePrefetch(Bench& bench);
+  // Plain copies of what a prefetch fetches, where there can be such.
+  absl::Status MeasureCopies(Bench& bench, const MovedBytes& prefetched);
   absl::Status MeasureReduce(Bench& bench);
   // A producer's rows by every path.
   absl::Status MeasureDirect(Bench& bench, RankTensors& tensors);

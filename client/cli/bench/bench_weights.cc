@@ -2,7 +2,8 @@
 // the routes' matter, so that bytes are counted for every input, and the same bytes are copied
 // plainly.
 #include <algorithm>
-#include <utility>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "client/cli/bench/bench_session.h"
@@ -28,65 +29,82 @@ bool FitInHalfAShard(const GroupPlan& plan, const std::vector<std::vector<int64_
   return most <= plan.geometry().logical_rows() / 2;
 }
 
+// bytes: of one input's plan.
+MovedBytes MeanBytes(const std::vector<GroupPlan>& plans,
+                     const std::function<MovedBytes(const GroupPlan&)>& bytes) {
+  std::vector<MovedBytes> moved;
+  for (const GroupPlan& plan : plans) moved.push_back(bytes(plan));
+  return MeanOf(moved);
+}
+
+MovedBytes MeanPrefetchBytes(const std::vector<GroupPlan>& plans, int64_t expert_bytes) {
+  return MeanBytes(plans, [&](const GroupPlan& plan) { return PrefetchBytes(plan, expert_bytes); });
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<GroupPlan>> BenchSession::PlanInputs(const Bench& bench) const {
-  std::vector<GroupPlan> plans;
-  for (const std::vector<int32_t>& routes : bench.routes) {
-    auto plan = PlanGroup(bench.plan.geometry(), routes, {});
-    if (!plan.ok()) return plan.status();
-    plans.push_back(*std::move(plan));
+absl::Status BenchSession::MeasureLayer(Bench& bench) {
+  const BenchProgram program = BenchLayerProgram(options_.inputs);
+  const auto times_ns = Execute(bench, program);
+  if (!times_ns.ok()) return times_ns.status();
+  const int64_t expert_bytes = bench.shape.expert_bytes();
+  for (size_t i = 0; i < program.timed.size(); ++i) {
+    const std::string& name = program.timed[i].name;
+    absl::optional<MovedBytes> bytes;
+    if (name == "prefetch_weights") bytes = MeanPrefetchBytes(bench.plans, expert_bytes);
+    Add(bench, name, (*times_ns)[i], bytes);
   }
-  return plans;
+  return absl::OkStatus();
 }
 
 absl::Status BenchSession::MeasurePrefetch(Bench& bench) {
-  const auto plans = PlanInputs(bench);
-  if (!plans.ok()) return plans.status();
   const int64_t expert_bytes = bench.shape.expert_bytes();
-  const int64_t row_bytes = bench.shape.row_bytes();
-  std::vector<MovedBytes> prefetched, both;
-  std::vector<std::vector<int64_t>> rows;
-  for (const GroupPlan& plan : *plans) {
-    prefetched.push_back(PrefetchBytes(plan, expert_bytes));
-    both.push_back(DispatchAndPrefetchBytes(plan, row_bytes, expert_bytes));
-    rows.push_back(FetchedRows(plan, expert_bytes, row_bytes));
-  }
-  const MovedBytes prefetch_bytes = MeanOf(prefetched);
-
+  const MovedBytes prefetched = MeanPrefetchBytes(bench.plans, expert_bytes);
+  const MovedBytes both = MeanBytes(bench.plans, [&](const GroupPlan& plan) {
+    return DispatchAndPrefetchBytes(plan, bench.shape.row_bytes(), expert_bytes);
+  });
   const auto times_ns = Execute(bench, PrefetchProgram(options_.inputs));
   if (!times_ns.ok()) return times_ns.status();
-  Add(bench, "prefetch_weights", (*times_ns)[0], prefetch_bytes);
-  Add(bench, "dispatch_and_prefetch", (*times_ns)[1], MeanOf(both));
+  Add(bench, "prefetch_weights", (*times_ns)[0], prefetched);
+  Add(bench, "dispatch_and_prefetch", (*times_ns)[1], both);
   const auto beside_ns = Execute(bench, BesideProgram(options_.inputs));
   if (!beside_ns.ok()) return beside_ns.status();
-  Add(bench, "dispatch_beside_prefetch", (*beside_ns)[0], MeanOf(both));
+  Add(bench, "dispatch_beside_prefetch", (*beside_ns)[0], both);
   const BackToBackProgram in_turn = BackToBackPrefetch(options_.inputs);
   const auto in_turn_ns = Execute(bench, in_turn);
   if (!in_turn_ns.ok()) return in_turn_ns.status();
-  Add(bench, in_turn.name, *in_turn_ns, prefetch_bytes);
+  Add(bench, in_turn.name, *in_turn_ns, prefetched);
+  return MeasureCopies(bench, prefetched);
+}
 
+absl::Status BenchSession::MeasureCopies(Bench& bench, const MovedBytes& prefetched) {
+  std::vector<std::vector<int64_t>> rows;
+  for (const GroupPlan& plan : bench.plans) {
+    rows.push_back(FetchedRows(plan, bench.shape.expert_bytes(), bench.shape.row_bytes()));
+  }
   // A rank's copies stay within its memory: they are those of a prefetch where that is everybody's.
-  if (options_.memory != RankMemory::kOneForAll || !FitInHalfAShard(bench.plan, rows)) {
+  if (options_.memory != RankMemory::kOneForAll || !FitInHalfAShard(bench.plan(), rows)) {
     return absl::OkStatus();
   }
   const BackToBackProgram copies = BackToBackCopies(rows);
   const auto copies_ns = Execute(bench, copies);
   if (!copies_ns.ok()) return copies_ns.status();
-  Add(bench, copies.name, *copies_ns, prefetch_bytes);
+  Add(bench, copies.name, *copies_ns, prefetched);
+  const BackToBackProgram barriers = BackToBackBarriers(options_.inputs);
+  const auto barriers_ns = Execute(bench, barriers);
+  if (!barriers_ns.ok()) return barriers_ns.status();
+  Add(bench, barriers.name, *barriers_ns, absl::nullopt);
   return absl::OkStatus();
 }
 
 absl::Status BenchSession::MeasureReduce(Bench& bench) {
-  const auto plans = PlanInputs(bench);
-  if (!plans.ok()) return plans.status();
   const auto times_ns = Execute(bench, ReduceProgram(options_.inputs));
   if (!times_ns.ok()) return times_ns.status();
   const int64_t gradient_bytes =
       bench.shape.expert_bytes() / static_cast<int64_t>(sizeof(BFloat16)) * sizeof(float);
-  std::vector<MovedBytes> bytes;
-  for (const GroupPlan& plan : *plans) bytes.push_back(ReduceBytes(plan, gradient_bytes));
-  Add(bench, "reduce_gradients", (*times_ns)[0], MeanOf(bytes));
+  Add(bench, "reduce_gradients", (*times_ns)[0], MeanBytes(bench.plans, [&](const GroupPlan& plan) {
+        return ReduceBytes(plan, gradient_bytes);
+      }));
   return absl::OkStatus();
 }
 
